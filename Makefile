@@ -44,13 +44,13 @@ test-all: .venv/.test
 
 # ARGS: names of runs, such as "avx2 busy"; none means all.
 test-hard: .venv/.test
-	$(BIN) tests/hard.py $(ARGS)
+	$(BIN) tests/heavy/hard.py $(ARGS)
 
 fuzz: .venv/.test
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/fuzz/fuzzing.py $(ARGS)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/heavy/fuzz/fuzzing.py $(ARGS)
 
 chaos: .venv/.test
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/chaos/chaos.py $(ARGS)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tests/heavy/chaos/chaos.py $(ARGS)
 
 soak: .venv/.base
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) benchmarks/soak.py $(ARGS)

@@ -3,7 +3,7 @@
     python benchmarks/effect.py                          all parts; about half an hour on two cores
     python benchmarks/effect.py --part methods cost      some parts
     python benchmarks/effect.py --tasks birds --adapters zero-shot logit-balance "orthcali:lam=0"
-    python benchmarks/effect.py --page                   docs/effect.md and its pictures, no runs
+    python benchmarks/effect.py --page                   tables, pages and their pictures, no runs
 
 Parts: methods (every method on every question), verdicts (the typical gap, and how many images show
 that it narrows), choice (strengths, on validation pictures),
@@ -65,7 +65,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "effect.json")
     parser.add_argument("--bank", type=Path, default=ROOT / ".effect", help="of features")
     parser.add_argument("--again", action="store_true", help="compute what is there already too")
-    parser.add_argument("--page", action="store_true", help="only write the pages")
+    parser.add_argument(
+        "--page", action="store_true", help="only write benchmarks/results and the pages"
+    )
     return parser.parse_args()
 
 

@@ -33,8 +33,7 @@ from effect_pictures import (
 )
 
 from fair_tta import AssociationCorrection, LogitBalance
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import WorldSplit
+from fair_tta.miniature._world import TASKS, WorldSplit
 
 Step = tuple[str, Callable[[], dict]]
 
@@ -79,14 +78,14 @@ class Run:
     of_images: dict[Hashable, Answers] = field(default_factory=dict)
 
     def references(self, question: Question) -> list[Pictures]:
-        return self._drawn(question, WorldSplit.VALIDATION, REFERENCE, self.reference)
+        return self._drawn(question, "validation", REFERENCE, self.reference)
 
     def tested(self, question: Question, *, views: bool = False) -> list[Pictures]:
         n = self.with_views if views else self.pictures
-        return self._drawn(question, WorldSplit.TEST, TEST, n, views)
+        return self._drawn(question, "test", TEST, n, views)
 
     def validated(self, question: Question) -> list[Pictures]:
-        return self._drawn(question, WorldSplit.VALIDATION, VALIDATION, self.pictures // 2)
+        return self._drawn(question, "validation", VALIDATION, self.pictures // 2)
 
     def _drawn(
         self, question: Question, split: WorldSplit, first: int, n: int, views: bool = False

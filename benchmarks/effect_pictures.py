@@ -21,8 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
+from fair_tta.miniature._world import TASKS, DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.models import resolve
 
 SEEDS = 10

@@ -3,7 +3,7 @@
     python benchmarks/elra_bound.py [--seeds 2] [--images 60]
 
 Answers the same images with `ELRA()`, the paper's rule, and with `ELRA(max_relative_step=2)`, and
-writes the table of docs/reproducing.md.
+writes benchmarks/results/elra-bound.md and elra-bound/.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ import argparse
 import platform
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
-from page_blocks import table, write_blocks
+from result_files import table, write_results
 from rich.progress import track
 
 from fair_tta import ELRA, FairTPT, FairTPTClassifier, FairTPTMO, Prediction
 from fair_tta.extend import Loss
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.miniature import TASKS, MiniatureTask
+from fair_tta.miniature._world import TASKS, MiniatureTask
 
-PAGE = Path(__file__).parents[1] / "docs" / "reproducing.md"
 FIRST_SEED = 1000  # as in claims.py
 BOUND = 2.0
 METHODS: dict[str, type[FairTPT]] = {"FairTPT": FairTPT, "FairTPT-MO": FairTPTMO}
 LOSSES: dict[str, Loss] = {"S": SLoss(), "TS": TSLoss(), "super-TS": SuperTSLoss()}
+INTRODUCTION = """# What a bound on ELRA's steps changes
+
+`python benchmarks/elra_bound.py` writes this file. The same drawn images with `ELRA()`, the paper's
+rule, and with `ELRA(max_relative_step=2)`. Steps are relative to the norm of the context. What it
+says: docs/reproducing.md."""
 HEAD = (
     "task",
     "method",
@@ -97,7 +100,7 @@ def main() -> None:
         f"{torch.__version__}, float32."
     )
     print(text)
-    write_blocks("elra", {"bound": text}, PAGE)
+    write_results("elra-bound", INTRODUCTION, {"bound": text})
 
 
 if __name__ == "__main__":

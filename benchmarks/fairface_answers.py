@@ -1,7 +1,8 @@
 """What real CLIPs answered on the FairFace validation images, audited by race, age and gender.
 
-    python benchmarks/fairface_answers.py --data DIR           prints the tables
-    python benchmarks/fairface_answers.py --data DIR --page    and writes them to docs/real-clip.md
+    python benchmarks/fairface_answers.py --data DIR              prints the tables
+    python benchmarks/fairface_answers.py --data DIR --results    and writes them to
+                                                                  benchmarks/results/fairface*
 
 DIR has the four CSV files of `ANSWERS`, from the repositories named there, each with the columns
 file, age, gender, race and gender_preds or race_preds. No model is needed and none is loaded:
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from page_blocks import PAGE, change, level, table, write_blocks
+from result_files import PAGE, RESULTS, change, level, table, write_blocks, write_results
 
 from fair_tta import audit, compare
 from fair_tta.auditing import Audit
@@ -32,6 +33,12 @@ METRICS = {  # 1 where more is better
     "equalized_odds_difference": ("EOD", -1),
 }
 LOWEST = 5  # cells of the table of race by age
+INTRODUCTION = """# What three CLIPs answered on FairFace
+
+`python benchmarks/fairface_answers.py --data DIR --results` writes this file and `fairface/`.
+10,954 validation images; percent, brackets are 95 % intervals; bold is shown to be better,
+"(worse)" to be worse. No model was run. Labels: FairFace (Kärkkäinen and Joo 2021), CC BY 4.0. What
+it says: docs/real-clip.md."""
 
 
 class Answers(NamedTuple):
@@ -191,14 +198,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder of the four CSV files")
     parser.add_argument(
-        "--page", type=Path, nargs="?", const=PAGE, help="write the tables to this page too"
+        "--results", type=Path, nargs="?", const=RESULTS, help="write the tables to this folder too"
     )
     asked = parser.parse_args()
     blocks = dict(blocks_of(audits_of(asked.data)))
     for name, text in blocks.items():
         print(f"## {name}\n\n{text}\n")
-    if asked.page:
-        write_blocks("fairface", blocks, asked.page)
+    if asked.results:
+        write_results("fairface", INTRODUCTION, blocks, asked.results)
+    if asked.results == RESULTS:
+        write_blocks("fairface", blocks, PAGE)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from rich.table import Table
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, OrthCali
 from fair_tta.extend import Adapter
 from fair_tta.lab._demo import run_episodes
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 FIRST_SEED = 1000  # as in claims.py
 METHODS: dict[str, Adapter] = {

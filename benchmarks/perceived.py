@@ -22,8 +22,7 @@ from fair_tta.extend import Adapter
 from fair_tta.lab._demo import METHODS, Episode, run_episodes
 from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import WorldSplit
+from fair_tta.miniature._world import TASKS
 
 TRIED: dict[str, Adapter] = {**METHODS, "OrthCali 0": OrthCali(lam=0)}
 
@@ -66,7 +65,7 @@ def main() -> None:
         TRIED,
         seeds=range(options.seeds),
         images=options.pictures,
-        split=WorldSplit.VALIDATION,
+        split="validation",
     )
     found: dict[tuple[str, str], list[Episode]] = {}
     for episode in track(work, "running", total=len(TASKS) * options.seeds * len(TRIED)):

@@ -1,8 +1,8 @@
 """Every method that one view is enough for, on stored features of real CLIPs, with intervals.
 
-    python benchmarks/real_clip.py --data DIR           six tasks on 1,000 images of CelebA
-    python benchmarks/real_clip.py --data DIR --page    and writes the tables to docs/real-clip.md
-    python benchmarks/real_clip.py --sem DIR            FairFace, UTKFace, CelebA, Waterbirds
+    python benchmarks/real_clip.py --data DIR              six tasks on 1,000 images of CelebA
+    python benchmarks/real_clip.py --data DIR --results    and writes benchmarks/results/real-clip*
+    python benchmarks/real_clip.py --sem DIR               FairFace, UTKFace, CelebA, Waterbirds
 
 --data: a folder with `celeba1000_openai_vitb32.npz` (features [n, 512], attributes, labels) and
 `text_detic_openai_vitb32.npz` (tables of text features of "a NAME"), both of OpenAI's ViT-B/32.
@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_blocks import PAGE, change, level, table, write_blocks
+from result_files import PAGE, RESULTS, change, level, table, write_blocks, write_results
 
 from fair_tta import FairTPTClassifier, Features, audit, compare
 from fair_tta.auditing import Audit
-from fair_tta.datasets import DEFAULT_AGES, MAIN_TASKS, PAPER_TASKS, BenchmarkTask
+from fair_tta.datasets import BenchmarkTask
+from fair_tta.datasets._tasks import DEFAULT_AGES, PAPER_TASKS
 from fair_tta.errors import FairTTAError, SmallGroupWarning, SmallReferenceWarning
 from fair_tta.methods._cross_fit import FOLDS
 from fair_tta.methods._registry import ADAPTERS, parse_adapter
@@ -40,6 +41,17 @@ from fair_tta.methods._registry import ADAPTERS, parse_adapter
 SUMMARISED = ("association-correction", "logit-balance", "balanced-head")
 VARIANTS = ("orthcali:lam=0", "umfc:perceived=true")
 FIRST = "zero-shot"
+INTRODUCTIONS = {
+    "real-clip": """# Every method of one view on six tasks of CelebA
+
+`python benchmarks/real_clip.py --data DIR --results` writes this file and `real-clip/`. Features of
+1,000 images, OpenAI's ViT-B/32, attribute Man / Woman; percent, brackets are 95 % intervals of one
+comparison alone; bold is shown to be better, "(worse)" to be worse. "Helps" and "harms" allow for
+all methods compared. Sources, licences and what it says: docs/real-clip.md.""",
+    "sem": """# Every method on the features that SEM's authors offer
+
+`python benchmarks/real_clip.py --sem DIR --results` writes this file and `sem/`.""",
+}
 SHOWN = {  # 1 where more is better
     "accuracy": ("accuracy", 1),
     "worst_group_accuracy": ("WGA", 1),
@@ -317,7 +329,9 @@ def main() -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, metavar="DIR")
     source.add_argument("--sem", type=Path, metavar="DIR")
-    parser.add_argument("--page", type=Path, nargs="?", const=PAGE, help="write the tables to it")
+    parser.add_argument(
+        "--results", type=Path, nargs="?", const=RESULTS, help="write the tables to this folder"
+    )
     parser.add_argument("--backbones", nargs="+", choices=BACKBONES, default=[*BACKBONES])
     parser.add_argument("--model", help="the text side, in place of that of the backbones")
     parser.add_argument("--all-tasks", action="store_true", help="the paper's 13, not its main six")
@@ -327,10 +341,13 @@ def main() -> None:
         blocks = report(celeba_questions(asked.data))
     else:
         models = {name: asked.model or BACKBONES[name] for name in asked.backbones}
-        tasks = PAPER_TASKS if asked.all_tasks else MAIN_TASKS
+        tasks = PAPER_TASKS if asked.all_tasks else PAPER_TASKS[:6]
         blocks = report(sem_questions(asked.sem, tasks, models, asked.most))
-    if asked.page:
-        write_blocks("real-clip", blocks, asked.page)
+    if asked.results:
+        name = "real-clip" if asked.data else "sem"
+        write_results(name, INTRODUCTIONS[name], blocks, asked.results)
+    if asked.results == RESULTS and asked.data:
+        write_blocks("real-clip", blocks, PAGE)
 
 
 if __name__ == "__main__":

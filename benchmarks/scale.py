@@ -30,7 +30,7 @@ from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
 from fair_tta.datasets._labels import Labels
 from fair_tta.extend import AugMix
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab._folder import audit_folder
+from fair_tta.lab import audit_folder
 from fair_tta.lab.runs._job import job_of
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._runner import Runner

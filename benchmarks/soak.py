@@ -42,13 +42,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fair_tta import FairTPTClassifier, Features, miniature
+from fair_tta import FairTPTClassifier, Features
 from fair_tta._cache import Cache
 from fair_tta._identity import environment, weights_hash
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.metrics import Bootstrap
+from fair_tta.miniature._world import TASKS, DrawnImage
 from fair_tta.models import resolve
 
 BATCH, CACHE = 32, 2**24
@@ -74,10 +75,10 @@ class Soak:
         self.backend, self.folder = backend, folder
         self.caches = [Cache(CACHE // max(1, classifiers)) for _ in range(max(1, classifiers))]
         self.predictions = self.pictures = self.refused = self.texts = self.calls = 0
-        self._drawn = {name: task.stream(1) for name, task in miniature.TASKS.items()}
+        self._drawn = {name: task.stream(1) for name, task in TASKS.items()}
         self._features, self._pixels = cycle(ON_FEATURES), cycle(ON_PIXELS)
         self._bad = cycle(_bad_pictures(folder))
-        self._tasks = cycle(miniature.TASKS.values())
+        self._tasks = cycle(TASKS.values())
         self._kept: list[dict[str, Any]] = []
         for cache in self.caches:
             self.new_text(cache)
@@ -101,7 +102,7 @@ class Soak:
             for name in ("logit-balance", "umfc")
         }
 
-    def draw(self, n: int) -> list[miniature.DrawnImage]:
+    def draw(self, n: int) -> list[DrawnImage]:
         """Pictures that were not there before."""
         self.pictures += n
         return list(islice(self._drawn[self.task.name], n))

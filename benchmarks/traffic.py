@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles", "on_device")]
+sys.path[:0] = [str(TESTS / part) for part in ("helpers", "oracles", "heavy/on_device")]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ better and for the worse. Five minutes.
 images: how many images would show the change that was seen, by ``n (2.8 sd / change)^2`` from an
 audit that did not show it, and in how many audits of so many images, whose rates are those seen, it
 is shown; 80 % would be right. For the worst group and EOD, ``sd / change`` is the largest over the
-forms after. Half an hour.
+forms after. Five minutes with 100 audits.
 """
 
 from __future__ import annotations

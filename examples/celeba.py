@@ -10,8 +10,7 @@ Hair color and smiling against gender, on the test split. *Dark* hair means not 
 import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
-from fair_tta.auditing import Scores
-from fair_tta.datasets import find_task, read_celeba
+from fair_tta.datasets import BenchmarkTask, read_dataset
 from fair_tta.extend import AugMix
 
 parser = argparse.ArgumentParser(description="Methods of the paper on CelebA.")
@@ -22,8 +21,8 @@ parser.add_argument("--views", type=int, default=64)
 options = parser.parse_args()
 
 for target, attribute in (("hair color", "gender"), ("smiling", "gender")):
-    task = find_task("CelebA", target, attribute)
-    images = read_celeba(options.data, task).sample(options.images)
+    task = BenchmarkTask.find("CelebA", target, attribute)
+    images = read_dataset(task, options.data).sample(options.images)
     clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
     features = clf.encode([record.path for record in images])  # once for all methods
     audits = []
@@ -31,10 +30,9 @@ for target, attribute in (("hair color", "gender"), ("smiling", "gender")):
         answers = clf.with_adapter(adapter).predict(Features(features))
         one = audit(
             [record.target for record in images],
-            [answer.label for answer in answers],
+            answers,
             {attribute: [record.sensitive[attribute] for record in images]},
             name=type(adapter).__name__,
-            scores=Scores.from_predictions(answers),
         )
         audits.append(one)
     print(task, compare(audits), sep="\n")

@@ -13,12 +13,11 @@ from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]
 
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot, compare
 from fair_tta.extend import Adapter
-from fair_tta.miniature import TASKS
+from fair_tta.miniature import BIRDS as task
 
 plt.switch_backend("Agg")  # no window
 warnings.simplefilter("ignore")  # groups of 10 images are small
 
-task = TASKS["birds"]
 drawn = task.draw(40, seed=1)
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
 images = [p.image for p in drawn]

@@ -13,9 +13,8 @@ import fiftyone  # type: ignore[import-not-found, unused-ignore]
 from fiftyone import ViewField  # type: ignore[import-not-found, unused-ignore]
 
 from fair_tta import FairTPTClassifier
-from fair_tta.miniature import TASKS
+from fair_tta.miniature import BADGES as task
 
-task = TASKS["badges"]
 folder = Path(tempfile.mkdtemp())
 drawn = task.draw(90, seed=1)
 images = [folder / f"{number}.png" for number in range(len(drawn))]

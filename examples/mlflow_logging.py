@@ -11,10 +11,8 @@ from pathlib import Path
 import mlflow  # type: ignore[import-not-found, unused-ignore]
 
 from fair_tta import FairTPTClassifier, compare
-from fair_tta.lab.report import write_report
-from fair_tta.miniature import TASKS
+from fair_tta.miniature import BADGES as task
 
-task = TASKS["badges"]
 drawn = task.draw(360, seed=1)
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
 images, labels = [d.image for d in drawn], [d.target for d in drawn]
@@ -32,5 +30,5 @@ for run in audit.runs:
                 mlflow.log_metric(f"{metric}_{end}", value)
         with tempfile.TemporaryDirectory() as folder:
             audit.save(Path(folder) / "audit.json")
-            write_report(audit, Path(folder) / "report.html")
+            audit.save_html(Path(folder) / "report.html")
             mlflow.log_artifacts(folder)

@@ -3,14 +3,14 @@
 import torch
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.miniature import TASKS, load_open_clip
+from fair_tta.miniature import SCENES as task
+from fair_tta.miniature import load_open_clip
 
 # The embedded model stands in for
 #   model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32", "openai")
 #   tokenizer = open_clip.get_tokenizer("ViT-B-32")
 model, preprocess, tokenizer = load_open_clip()
 
-task = TASKS["scenes"]
 drawn = task.draw(6, seed=2)
 sentences = [f"A small view {phrase}." for phrase in task.targets.values()]
 

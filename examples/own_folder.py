@@ -8,7 +8,6 @@ The file has the columns path, animal and place. Change names and template to yo
 import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Features, Zero, ZeroShot, audit, compare
-from fair_tta.auditing import Scores
 from fair_tta.datasets import read_folder
 from fair_tta.extend import AugMix
 
@@ -35,10 +34,9 @@ for adapter in (ZeroShot(), Zero(), FairTPT(), FairTPTMO()):
     answers = clf.with_adapter(adapter).predict(Features(features))
     one = audit(
         [record.target for record in images],
-        [answer.label for answer in answers],
+        answers,
         {"place": [record.sensitive["place"] for record in images]},
         name=type(adapter).__name__,
-        scores=Scores.from_predictions(answers),
     )
     audits.append(one)
 print(images.problems, compare(audits), sep="\n")

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import pipeline
 
 from fair_tta import FairPipeline
-from fair_tta.miniature import FOLDER, TASKS
+from fair_tta.miniature import BIRDS, FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]
 
@@ -25,7 +25,7 @@ def report(classify: Callable[..., Any], images: list[Any]) -> list[Any]:
 
 
 classify = pipeline("zero-shot-image-classification", model=str(FOLDER))
-drawn = TASKS["birds"].draw(4, seed=3)
+drawn = BIRDS.draw(4, seed=3)
 images = [p.image for p in drawn]
 
 print("pipeline")

@@ -10,8 +10,7 @@ Age and gender against race. The paper does not say who is old: the cut is an op
 import argparse
 
 from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
-from fair_tta.auditing import Scores
-from fair_tta.datasets import AgeCut, find_task, read_utkface
+from fair_tta.datasets import BenchmarkTask, read_dataset
 from fair_tta.extend import AugMix
 
 parser = argparse.ArgumentParser(description="Methods of the paper on UTKFace.")
@@ -23,10 +22,9 @@ parser.add_argument("--young-below", type=int, default=40)
 options = parser.parse_args()
 
 for target, attribute in (("age", "race"), ("gender", "race")):
-    task = find_task("UTKFace", target, attribute)
-    images = read_utkface(options.data, task, ages=AgeCut(options.young_below)).sample(
-        options.images
-    )
+    task = BenchmarkTask.find("UTKFace", target, attribute)
+    faces = read_dataset(task, options.data, young_below=options.young_below)
+    images = faces.sample(options.images)
     clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
     features = clf.encode([record.path for record in images])  # once for all methods
     audits = []
@@ -34,10 +32,9 @@ for target, attribute in (("age", "race"), ("gender", "race")):
         answers = clf.with_adapter(adapter).predict(Features(features))
         one = audit(
             [record.target for record in images],
-            [answer.label for answer in answers],
+            answers,
             {attribute: [record.sensitive[attribute] for record in images]},
             name=type(adapter).__name__,
-            scores=Scores.from_predictions(answers),
         )
         audits.append(one)
     print(task, compare(audits), sep="\n")

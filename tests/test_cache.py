@@ -14,7 +14,8 @@ from checks import SENSITIVE, TEMPLATE, picture
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta._cache import size_of
-from fair_tta.extend import Cache, Texts
+from fair_tta.extend import Cache
+from fair_tta.methods._base import Texts
 from fair_tta.models import TransformersBackend
 from fair_tta.prompts._task import Task
 
@@ -113,7 +114,7 @@ def test_embeddings_of_many_prompts_are_made_once(
     def work() -> list[torch.Tensor]:
         return [
             task.encode_many(task.target_prompts, context),
-            task.pull_back(task.target_prompts, context, cotangent),
+            task._pull_back(task.target_prompts, context, cotangent),
         ]
 
     first = work()

@@ -508,10 +508,10 @@ def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
     seen: list[str] = []
     predict = FairTPTClassifier._predict_batch
 
-    def slow(self: FairTPTClassifier, images: Any) -> Any:
+    def slow(self: FairTPTClassifier, *given: Any) -> Any:
         seen.append(capfd.readouterr().err)
         time.sleep(0.15)
-        return predict(self, images)
+        return predict(self, *given)
 
     monkeypatch.setattr(FairTPTClassifier, "_predict_batch", slow)
     clf.predict([picture(i) for i in range(6)], progress=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from fits import fit_on
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -149,3 +151,23 @@ def test_the_notebook_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]
             exec("".join(cell["source"]), names)
     assert len(names["together"].runs) == 3
     assert r"\toprule" in capsys.readouterr().out
+
+
+def test_the_endpoint_of_the_page_answers_422_to_what_is_no_image() -> None:
+    """They were answered with 500, as if the server were at fault."""
+    testclient = pytest.importorskip("fastapi.testclient")
+    page = (EXAMPLES.parent / "docs" / "serving.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks[: 1 + next(i for i, block in enumerate(blocks) if "FastAPI()" in block)]:
+        exec(compile(block, "serving.md", "exec", dont_inherit=True), names)
+    client = testclient.TestClient(names["app"], raise_server_exceptions=False)
+    picture = io.BytesIO()
+    names["images"][0].save(picture, "PNG")
+    answer = client.post("/classify", content=picture.getvalue())
+    assert answer.status_code == 200
+    assert sum(entry["score"] for entry in answer.json()) == pytest.approx(1, abs=1e-3)
+    for data in (b"no image", b"", picture.getvalue()[:100]):
+        answer = client.post("/classify", content=data)
+        assert answer.status_code == 422
+        assert answer.json()["detail"]

@@ -200,3 +200,24 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
             call(argument)
     with pytest.raises(FairTTAError, match="see row 33"):
         fit_on(LogitBalance(), clf, Features(v))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_an_array_of_features_is_not_taken_for_a_picture(kind: Any, errors: Any) -> None:
+    """Five features with numbers in 0..1 were one grey picture of 5 x 512 pixels."""
+    clf = FairTPTClassifier("miniature", ["cat", "dog"])
+    dim = clf.encode([picture()], with_views=False).shape[-1]
+    rows = kind(np.random.default_rng(0).random((5, dim)).astype(np.float32))
+    message = r"pass Features\(array\) if its rows are features"
+    for images in (rows, [rows, rows], iter([rows])):
+        with pytest.raises(FairTTAError, match=message):
+            list(clf.predict(images, errors=errors))
+    for call in (clf.predict_proba, lambda rows: clf.encode([rows]), clf.examine):
+        with pytest.raises(FairTTAError):
+            call(rows)
+    with pytest.raises(FairTTAError):
+        clf.audit(rows, ["cat"] * 5, ["a"] * 5)
+    assert clf.predict(rows[:, :, None]).label in ("cat", "dog")
+    assert clf.predict(rows[:, 1:]).label in ("cat", "dog")
+    assert len(clf.predict(Features(rows))) == 5

@@ -17,7 +17,8 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from fair_tta import AssociationCorrection, ZeroShot, compare, metrics, miniature
-from fair_tta.auditing import Associations, Audit
+from fair_tta.auditing import Audit
+from fair_tta.auditing._examination import Associations
 from fair_tta.extend import Adapter, task_of
 from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier
@@ -217,17 +218,17 @@ def speed(path: Path) -> None:
 
 def page_table(page: str, first: str) -> list[list[str]]:
     """Rows of the table of a page whose heading begins with this cell, with the heading."""
-    text = (ROOT / "docs" / page).read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     found = re.search(rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise SystemExit(f"docs/{page} has no table that begins with {first!r} any more.")
+        raise SystemExit(f"{page} has no table that begins with {first!r} any more.")
     rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in found[0].splitlines()]
     return [row for row in rows if not set("".join(row)) <= set("-: ")]
 
 
 def claims(path: Path) -> None:
-    """The worst group and the indifference to the attribute, from the table of the page."""
-    head, *rows = page_table("reproducing.md", "task")
+    """The worst group and the indifference to the attribute, from the table of results."""
+    head, *rows = page_table("benchmarks/results/claims.md", "task")
     tasks = list(dict.fromkeys(row[0] for row in rows))
     methods = list(dict.fromkeys(row[1] for row in rows))
     shown = {"WGA": "accuracy of the worst group, %", "ASI": "indifference to the attribute, %"}
@@ -249,7 +250,7 @@ def claims(path: Path) -> None:
 
 def scaling(path: Path) -> None:
     """What one picture takes of a card and of a Python thread, from the table of the page."""
-    rows = page_table("speed.md", "for each image")[1:]
+    rows = page_table("benchmarks/results/roofline.md", "for each image")[1:]
     bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
     place = iter(bars)
     at = next(place)

@@ -9,12 +9,11 @@ from picture_canvas import INK, LINE, MUTED, PALE, TEAL, Canvas
 ROOT = Path(__file__).parents[1]
 LAB = {
     "cli | app": "commands; the same in a browser",
-    "folder": "audits of folders",
-    "report | data": "pages and cards; datasets and labels",
-    "runs": "work units, stored rows, engines",
+    "report": "pages, cards and charts of audits",
+    "runs": "work units, stored rows, processes",
 }
 CORE = {
-    "auditing": "rows + labels → figures",
+    "auditing | datasets": "answers + labels → figures; label files",
     "classifier | pipeline": "the front door",
     "methods": "one file each; losses, directions, rates",
     "images | prompts": "views and features; context and text",

@@ -21,6 +21,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from fair_tta import miniature
+from fair_tta.miniature._world import MiniatureTask
 from headless import resize
 from picture_world import changed, save_png
 
@@ -70,7 +71,7 @@ def terminal(path: Path, shown: str, output: str, columns: int = 104) -> None:
     path.write_text(svg + "\n", "utf-8")
 
 
-def drawn_folder(folder: Path, task: miniature.MiniatureTask, n: int, **how: Any) -> None:
+def drawn_folder(folder: Path, task: MiniatureTask, n: int, **how: Any) -> None:
     """Pictures of a task as files, and their labels."""
     folder.mkdir()
     with (folder.parent / f"{folder.name}.csv").open("w", newline="") as file:
@@ -97,9 +98,7 @@ def session() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         drawn_folder(folder / "photos", miniature.BIRDS, 1000)
-        drawn_folder(
-            folder / "reference", miniature.BIRDS, 300, split=miniature.WorldSplit.VALIDATION
-        )
+        drawn_folder(folder / "reference", miniature.BIRDS, 300, split="validation")
         yield folder
 
 

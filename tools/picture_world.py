@@ -16,7 +16,7 @@ from fair_tta import FairTPTClassifier, ZeroShot, miniature
 from fair_tta.extend import AugMix
 from fair_tta.images._draw import render, render_batch
 from fair_tta.images._views import content_generator
-from fair_tta.miniature import MiniatureTask
+from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 from picture_canvas import INK, MUTED, RED, TEAL, Canvas
 
@@ -33,9 +33,9 @@ def classifier(task: MiniatureTask) -> FairTPTClassifier:
 @lru_cache
 def balanced(name: str) -> FairTPTClassifier:
     """The same with a correction learnt of 300 other pictures without labels."""
-    task = miniature.TASKS[name]
+    task = TASKS[name]
     clf = classifier(task)
-    reference = task.draw(300, split=miniature.WorldSplit.VALIDATION)
+    reference = task.draw(300, split="validation")
     return clf.with_adapter("logit-balance").fit([drawn.image for drawn in reference])
 
 
@@ -109,7 +109,7 @@ def changed(task: MiniatureTask) -> tuple[Image.Image, Prediction]:
 
 def world(path: Path) -> None:
     """A few pictures of every group of every task."""
-    blocks = [_block(miniature.TASKS[name]) for name in ("birds", "badges", "scenes")]
+    blocks = [_block(TASKS[name]) for name in ("birds", "badges", "scenes")]
     gap = 18
     height = sum(block.height for block in blocks) + gap * (len(blocks) - 1)
     sheet = Image.new("RGB", (max(block.width for block in blocks), height), "white")

@@ -43,7 +43,7 @@ def import_all() -> int:
 
 def draw(folder: Path) -> list[str]:
     """Pictures in folders named by their labels; the options of the command line that fit them."""
-    from fair_tta.miniature import TASKS
+    from fair_tta.miniature._world import TASKS
 
     task = TASKS["birds"]
     ((attribute, values),) = task.sensitive.items()

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from fair_tta.errors import FairTTAError
 from fair_tta.miniature._drawing import SIZE
-from fair_tta.miniature._world import TASKS, MiniatureTask, WorldSplit
+from fair_tta.miniature._world import TASKS, MiniatureTask
 from miniature_vocabulary import (
     CONTEXT_LENGTH,
     save_tokenizer,
@@ -130,7 +130,7 @@ class _Lesson:
 
 
 def _lesson(task: MiniatureTask, recipe: TrainingRecipe, progress: Any) -> _Lesson:
-    stream = task.stream(recipe.seed, split=WorldSplit.TRAIN)
+    stream = task.stream(recipe.seed, split="train")
     pictures = [next(stream) for _ in progress(range(recipe.pictures), f"drawing {task.name}")]
     pixels = torch.from_numpy(np.stack([np.asarray(p.image) for p in pictures]))
     places = torch.tensor([list(task.targets).index(p.target) for p in pictures])

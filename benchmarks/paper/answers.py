@@ -16,17 +16,20 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from fair_tta import FairTPTClassifier, Features, Prediction, ZeroShot, __version__
-from fair_tta.datasets import BenchmarkTask, Record
+from fair_tta.datasets import BenchmarkTask
 from fair_tta.errors import ImageError, SmallReferenceWarning
-from fair_tta.extend import Adapter, AugMix
+from fair_tta.extend import Adapter, AugMix, task_of
 from paper.images import TaskImages
 from paper.tables import Setting, Table
+
+if TYPE_CHECKING:
+    from fair_tta.datasets._records import Record
 
 AnswerKey = tuple[int, str]
 """A seed and the digest of an image file."""
@@ -203,7 +206,7 @@ def answer_tasks(
     backend = None
     for part in parts:
         classifier = options.classifier(part.task, backend)
-        backend = classifier.backend
+        backend = task_of(classifier).backend
         adapters = fit_settings(table.settings, part, classifier)
         work = TaskWork(table, part, options, classifier, adapters, files, rows)
         for seed, records in part.samples.items():
@@ -246,7 +249,7 @@ class TaskWork:
                 # each classifier has a cache of its own.
                 facts |= {"device": options.device, "batch": options.batch_size}
                 facts |= {"threads": torch.get_num_threads()}
-                alone = options.classifier(part.task, classifier.backend)
+                alone = options.classifier(part.task, task_of(classifier).backend)
                 self.classifiers.append(alone.with_adapter(adapter))
             else:
                 self.classifiers.append(classifier.with_adapter(adapter))

@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from fair_tta.datasets import (
-    AgeCut,
-    BenchmarkTask,
-    Dataset,
-    Record,
-    Split,
-    read_dataset,
-    read_folder,
-)
+from fair_tta.datasets import BenchmarkTask, read_dataset, read_folder
 from fair_tta.errors import DatasetError
-from fair_tta.miniature import TASKS, WorldSplit
+from fair_tta.miniature import BADGES, BIRDS, SCENES
 from paper.tables import Table
 
-Reader = Callable[[BenchmarkTask], Dataset]
+if TYPE_CHECKING:  # what readers return, which nobody has to import to use it
+    from fair_tta.datasets._records import Dataset, Record
+
+Split: TypeAlias = Literal["train", "validation", "test", "all"]
+Reader: TypeAlias = "Callable[[BenchmarkTask], Dataset]"
 """Reads the dataset of a task."""
+
+DRAWN_TASKS = {task.name: task for task in (BIRDS, BADGES, SCENES)}
+"""The tasks of the drawn world by name."""
 
 MINIATURE = "miniature"
 """What to give as the folder of the datasets for drawn images."""
@@ -108,7 +108,9 @@ def _reference(
     return ()
 
 
-def paper_readers(folder: str, split: Split | None, ages: AgeCut) -> tuple[Reader, Reader | None]:
+def paper_readers(
+    folder: str, split: Split | None, young_below: int, old_from: int | None
+) -> tuple[Reader, Reader | None]:
     """Return readers of the paper's datasets below a folder, for samples and for references."""
     if not Path(folder).is_dir():
         raise SystemExit(
@@ -116,18 +118,18 @@ def paper_readers(folder: str, split: Split | None, ages: AgeCut) -> tuple[Reade
         )
 
     def read(task: BenchmarkTask) -> Dataset:
-        return read_dataset(task, folder, split=split, ages=ages)
+        return read_dataset(task, folder, split=split, young_below=young_below, old_from=old_from)
 
     def read_training(task: BenchmarkTask) -> Dataset:
-        return read_dataset(task, folder, split=Split.TRAIN, ages=ages)
+        return read_dataset(task, folder, split="train", young_below=young_below, old_from=old_from)
 
-    return read, None if split in (Split.TRAIN, Split.ALL) else read_training
+    return read, None if split in ("train", "all") else read_training
 
 
 def miniature_table(table: Table) -> Table:
     """Return the same settings on the drawn tasks, to try a table without any dataset."""
     tasks = []
-    for drawn in TASKS.values():
+    for drawn in DRAWN_TASKS.values():
         task = BenchmarkTask(MINIATURE, drawn.name, drawn.targets, drawn.sensitive, drawn.template)
         if table.tasks[0].harmful:
             # No class of the drawn world harms anybody: the last one stands in.
@@ -140,21 +142,24 @@ def miniature_readers(folder: Path, images: int, reference_images: int) -> tuple
     """Return readers that draw so many images of a task into a folder, unless they are there."""
 
     def read(task: BenchmarkTask) -> Dataset:
-        return _drawn(folder / f"{task.target}-{images}", task, images, WorldSplit.TEST)
+        return _drawn(folder / f"{task.target}-{images}", task, images, "test")
 
     def read_others(task: BenchmarkTask) -> Dataset:
         home = folder / f"{task.target}-reference-{reference_images}"
-        return _drawn(home, task, reference_images, WorldSplit.VALIDATION)
+        return _drawn(home, task, reference_images, "validation")
 
     return read, read_others
 
 
-def _drawn(home: Path, task: BenchmarkTask, count: int, split: WorldSplit) -> Dataset:
+def _drawn(
+    home: Path, task: BenchmarkTask, count: int, split: Literal["validation", "test"]
+) -> Dataset:
     labels = home / "labels.csv"
     if not labels.exists():  # written last, so images are whole if it is there
         home.mkdir(parents=True, exist_ok=True)
         rows = [["path", "target", *task.sensitive]]
-        for number, drawn in enumerate(islice(TASKS[task.target].stream(split=split), count)):
+        drawn_images = DRAWN_TASKS[task.target].stream(split=split)
+        for number, drawn in enumerate(islice(drawn_images, count)):
             name = f"{number:06}.png"
             drawn.image.save(home / name)
             rows.append([name, drawn.target, *drawn.sensitive.values()])

@@ -20,7 +20,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this folder is the package `paper`
 
 from fair_tta import FairTTAError
-from fair_tta.datasets import AgeCut, Split
 from paper.answers import Options, answer_tasks, replace_file
 from paper.figures import Figure, TaskFigures, average_figures, task_figures
 from paper.images import (
@@ -120,7 +119,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--views", type=int, default=64)
     parser.add_argument("--reference-images", type=int, default=1000, help="to fit methods on")
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--split", choices=[split.value for split in Split])
+    parser.add_argument("--split", choices=["train", "validation", "test", "all"])
     parser.add_argument("--young-below", type=int, default=40, help="in years")
     parser.add_argument("--old-from", type=int, help="in years; --young-below if left out")
     parser.add_argument("--device")
@@ -138,9 +137,7 @@ def main(words: Sequence[str] | None = None) -> None:
         count = options.images * options.seeds
         readers = miniature_readers(drawn, count, options.reference_images)
     else:
-        ages = AgeCut(options.young_below, options.old_from)
-        split = None if options.split is None else Split(options.split)
-        readers = paper_readers(options.data, split, ages)
+        readers = paper_readers(options.data, options.split, options.young_below, options.old_from)
     if options.dataset:
         table = only_datasets(table, options.dataset)
     model = options.model or MODELS.get(table.model, LARGE)

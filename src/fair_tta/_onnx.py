@@ -27,8 +27,6 @@ from fair_tta.models._model_lock import made_once
 from fair_tta.models._stored_text import TextTable
 from fair_tta.prompts._task import Task
 
-__all__ = ["OnnxBackend"]
-
 _BATCH = 509  # images of a trial: a prime, so that a size it divides counts images
 _OPSET, _IR = 18, 8  # of onnx 1.13, from 2022
 _MOST = 1e-5  # by which probabilities of a file may differ

@@ -343,11 +343,12 @@ class FairTPTClassifier:
             if errors == "skip":
                 return next(self._stream([images], progress, skip=True))
             self.adapter._check_ready()
-            return self._predict_batch([self._vision.load(images)])[0]
+            return self._predict_batch([self._load(images)])[0]
+        adapter = self.adapter
         stream = self._stream(checked_images(images), progress, errors == "skip")
         if isinstance(images, Iterator):
             return stream
-        return Predictions(list(stream), self.targets, self.adapter)
+        return Predictions(list(stream), self.targets, adapter)
 
     def _stream(
         self,
@@ -360,11 +361,17 @@ class FairTPTClassifier:
 
         The digest of each image that could be read is added to `digests`.
         """
-        self.adapter._check_ready()
-        return self._streamed(images, progress, skip, digests)
+        adapter = self.adapter  # the same for all, though another thread may fit it meanwhile
+        adapter._check_ready()
+        return self._streamed(adapter, images, progress, skip, digests)
 
     def _streamed(
-        self, images: Iterable[Any], progress: bool, skip: bool, digests: list[str] | None
+        self,
+        adapter: Adapter,
+        images: Iterable[Any],
+        progress: bool,
+        skip: bool,
+        digests: list[str] | None,
     ) -> Iterator[Any]:
         batches = ahead if are_files(images) else in_turn
         size = self._batch_size
@@ -373,12 +380,12 @@ class FairTPTClassifier:
         compare(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self._vision.load, size):
+            for batch in batches(images, self._load_or_error if skip else self._load, size):
                 failed = [im if isinstance(im, ImageError) else None for im in batch.images]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
                     digests.extend(map(image_digest, readable))
-                answers = self._predict_batch(readable)
+                answers = self._predict_batch(readable, adapter)
                 del readable
                 batch.images.clear()  # room for others
                 batch.settle()
@@ -396,9 +403,24 @@ class FairTPTClassifier:
 
     def _load_or_error(self, image: Any) -> Any:
         try:
-            return self._vision.load(image)
+            return self._load(image)
         except ImageError as error:
             return error
+
+    def _load(self, image: Any) -> Any:
+        """`Vision.load`, but refuse what may be features, of which an image would be made."""
+        is_array = isinstance(image, np.ndarray | Tensor)
+        if is_array and image.ndim == 2 and sees_images(self._backend):
+            with self._current.borrow() as task:
+                dim = task.target_features.shape[-1]
+            if image.shape[1] == dim:
+                raise FairTTAError(
+                    f"`images` should not be a two-dimensional array with rows of {dim} numbers, "
+                    f"as long as the features of {self._backend.name} (got {list(image.shape)}): "
+                    "pass Features(array) if its rows are features, or array[:, :, None] if it is "
+                    "a grey image."
+                )
+        return self._vision.load(image)
 
     def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
         """Once, if there are many images, each with many views; `seconds` an image took."""
@@ -414,9 +436,11 @@ class FairTPTClassifier:
                 "with_adapter('association-correction')."
             )
 
-    def _predict_batch(self, images: Sequence[Any]) -> list[Prediction]:
+    def _predict_batch(
+        self, images: Sequence[Any], adapter: Adapter | None = None
+    ) -> list[Prediction]:
         """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
-        adapter = self.adapter  # another thread may fit it meanwhile
+        adapter = self.adapter if adapter is None else adapter
         needs = adapter.needs
         if not images:
             return []
@@ -425,7 +449,7 @@ class FairTPTClassifier:
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
             if are_stored(images):
-                task = task.seen_in(dtype_of(images))
+                task = task._seen_in(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
@@ -500,11 +524,11 @@ class FairTPTClassifier:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
             if is_own(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                seen = task.seen_in(dtype_of(features))
+                seen = task._seen_in(dtype_of(features))
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()
-            answers = self._predict_batch(features)
+            answers = self._predict_batch(features, adapter)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
     def encode(self, images: Sequence[ImageInput], *, with_views: bool = True) -> Tensor:
@@ -521,7 +545,7 @@ class FairTPTClassifier:
         if is_single_image(images):
             raise ImageError("`images` should be a list of images (got one): encode([image]).")
         parts = []
-        for batch in in_turn(checked_images(images), self._vision.load, sys.maxsize):
+        for batch in in_turn(checked_images(images), self._load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:

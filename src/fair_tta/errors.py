@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any
 
 __all__ = [
-    "DamagedRowWarning",
     "DatasetError",
     "FeatureMismatchWarning",
     "ImageError",
@@ -17,7 +16,6 @@ __all__ = [
     "PromptError",
     "SmallGroupWarning",
     "SmallReferenceWarning",
-    "StoreError",
     "TowerError",
     "UnknownAnswerWarning",
 ]
@@ -32,11 +30,11 @@ class FairTTAError(ValueError):
         found = re.search(r"`(\w+)", str(self))
         return None if found is None else found[1]
 
-    def named(self, names: Mapping[str, str]) -> str:
+    def _named(self, names: Mapping[str, str]) -> str:
         """The message with other names for arguments, such as those of options.
 
         Example:
-            >>> FairTTAError("`model='x'` could not be loaded.").named({"model": "--model"})
+            >>> FairTTAError("`model='x'` could not be loaded.")._named({"model": "--model"})
             "`--model 'x'` could not be loaded."
         """
         text = str(self)
@@ -75,10 +73,6 @@ class DatasetError(FairTTAError):
         self.short = short or text.partition("\n")[0]
 
 
-class StoreError(FairTTAError):
-    """The file of a run's finished rows is in use by another process, damaged, or not one."""
-
-
 class SmallGroupWarning(UserWarning):
     """A figure rests on a group with few images."""
 
@@ -93,10 +87,6 @@ class FeatureMismatchWarning(UserWarning):
 
 class UnknownAnswerWarning(UserWarning):
     """Some answers are none of the classes; they count as wrong."""
-
-
-class DamagedRowWarning(UserWarning):
-    """Finished rows of a run are not as they were written; they are computed again."""
 
 
 def near(name: str, names: Collection[str]) -> str:

@@ -6,19 +6,15 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.images._views import AugMix, Views
 from fair_tta.methods._base import (
     Adapter,
-    FindsTexts,
     Needs,
     Outcome,
     PixelAdapter,
-    Texts,
     UsesTexts,
 )
 from fair_tta.methods._fitting import FittedMethod
 from fair_tta.methods._reference import Reference
-from fair_tta.methods.tuning._loop import PromptTuning
 from fair_tta.methods.tuning._losses import Loss, Objective, Term
 from fair_tta.methods.tuning._rates import RatePolicy
-from fair_tta.methods.tuning._weights import WeightTuning
 from fair_tta.models import Backend, Tokens
 from fair_tta.prompts._task import Task
 
@@ -27,7 +23,6 @@ __all__ = [
     "AugMix",
     "Backend",
     "Cache",
-    "FindsTexts",
     "FittedMethod",
     "Loss",
     "Needs",
@@ -35,16 +30,13 @@ __all__ = [
     "OnnxBackend",
     "Outcome",
     "PixelAdapter",
-    "PromptTuning",
     "RatePolicy",
     "Reference",
     "Task",
     "Term",
-    "Texts",
     "Tokens",
     "UsesTexts",
     "Views",
-    "WeightTuning",
     "task_of",
 ]
 

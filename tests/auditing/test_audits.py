@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from fair_tta import FairTPT, metrics
-from fair_tta.auditing import Audit, Scores, audit, compare, schema
+from fair_tta.auditing import Audit, Scores, audit, compare
+from fair_tta.auditing._document import schema
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.lab.report import html
-from fair_tta.metrics import Bootstrap, Over
+from fair_tta.metrics import Bootstrap
+from fair_tta.metrics._estimates import GroupsOver
 from fair_tta.prediction import Prediction
 
 jsonschema: Any = pytest.importorskip("jsonschema")
@@ -55,7 +57,8 @@ def both() -> Audit:
 def test_holds_what_the_functions_say() -> None:
     found = full()
     case = TRUTH, BEFORE, {"gender": GENDER}
-    for over, suffix in ((Over.TARGET_AND_SENSITIVE, ""), (Over.SENSITIVE, "_s")):
+    suffixes: dict[GroupsOver, str] = {"target and sensitive": "", "sensitive": "_s"}
+    for over, suffix in suffixes.items():
         expected = metrics.worst_group_accuracy(*case, over=over)
         assert found.estimate("worst_group_accuracy" + suffix) == expected
         assert found.estimate("bias" + suffix) == metrics.bias(*case, over=over)
@@ -578,9 +581,7 @@ def test_whatever_comes_in_the_json_is_valid(some: list[tuple[str, ...]], fill: 
                 answers,
                 dict(zip(("one", "two"), sensitive, strict=True)),
                 name=name,
-                interval=Bootstrap(
-                    20, strata=Over.SENSITIVE if fill else Over.TARGET_AND_SENSITIVE
-                ),
+                interval=Bootstrap(20, strata="sensitive" if fill else "target and sensitive"),
                 scores=scores,
                 **names,
             )

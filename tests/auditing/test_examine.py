@@ -14,8 +14,8 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot
-from fair_tta.auditing import Associations, Examination
-from fair_tta.auditing._examination import ExaminationDocument
+from fair_tta.auditing import Examination
+from fair_tta.auditing._examination import Associations, ExaminationDocument
 from fair_tta.auditing._examine import NOTICE
 from fair_tta.errors import ImageError
 from fair_tta.extend import Adapter, AugMix

@@ -22,7 +22,7 @@ def birds() -> tuple[FairTPTClassifier, list[Any]]:
         "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=5,
         views=Identity(),
     )  # fmt: skip
-    return clf, task.draw(24, split=miniature.WorldSplit.VALIDATION)
+    return clf, task.draw(24, split="validation")
 
 
 def test_audits_tell_it_the_values(

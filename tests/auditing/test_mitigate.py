@@ -10,7 +10,8 @@ from fits import fit_on
 from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
 from fair_tta.auditing import Mitigation
 from fair_tta.methods import load_adapter
-from fair_tta.miniature import BADGES, BIRDS, MiniatureTask
+from fair_tta.miniature import BADGES, BIRDS
+from fair_tta.miniature._world import MiniatureTask
 
 DRAWN = BIRDS.draw(450)
 IMAGES = [one.image for one in DRAWN]

@@ -111,9 +111,22 @@ def test_groups_get_the_shares_of_a_mix(module: Any) -> None:
 @pytest.mark.parametrize("name", ["effect.md", "methods.md", "index.md", "../README.md"])
 def test_pages_show_the_figures_of_the_json(module: Any, name: str) -> None:
     text = (ROOT / "docs" / name).read_text("utf-8")
-    found = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))
+    parts = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))["parts"]
+    blocks = module("effect_page").on_pages(parts)
     assert "<!-- effect: " in text
-    assert module("effect_page").filled(text, found) == text, "python benchmarks/effect.py --page"
+    again = module("result_files").filled(text, "effect", blocks)
+    assert again == text, "python benchmarks/effect.py --page"
+
+
+def test_results_are_the_figures_of_the_json(module: Any, tmp_path: Path) -> None:
+    parts = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))["parts"]
+    page, files = module("effect_page"), module("result_files")
+    files.write_results("effect", page.INTRODUCTION, page.blocks_of(parts), tmp_path)
+    names = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.*"))
+    assert len(names) == 1 + 5 + 8
+    for name in names:
+        kept = (files.RESULTS / name).read_text("utf-8")
+        assert kept == (tmp_path / name).read_text("utf-8"), "python benchmarks/effect.py --page"
 
 
 def test_what_a_mark_rests_on_is_printed(module: Any) -> None:

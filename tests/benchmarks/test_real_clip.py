@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,19 +60,43 @@ def test_answers_on_fairface_are_audited_by_race_age_and_gender(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write_answers(tmp_path, module)
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- fairface: gender-by-race -->\nold\n<!-- end -->\nafter\n")
-    call(monkeypatch, module("fairface_answers"), "--data", tmp_path, "--page", page)
-    printed, text = capsys.readouterr().out, page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "old" not in text
+    results = tmp_path / "results"
+    call(monkeypatch, module("fairface_answers"), "--data", tmp_path, "--results", results)
+    printed, text = capsys.readouterr().out, (results / "fairface.md").read_text()
     assert "| Male | Black | 20 | 0.0 [" in text
     assert "| Female | White | 20 | 80.0 [" in text, "every fifth is wrong"
+    with (results / "fairface" / "gender-by-race.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[0]["ViT-B/16 OpenAI low"]) < float(rows[0]["ViT-B/16 OpenAI"])
     for row in ("| gender | ViT-L/14 LAION-2B | age |", "| race | ViT-B/16 OpenAI | gender |"):
         assert row in printed
     assert printed.count("| 240 | groovy-lizard/") == 4
     assert "0.0 [0.0, " in printed.partition("## changes")[0], "the worst group"
+
+
+@pytest.mark.parametrize("name", ["fairface", "real-clip"])
+def test_the_page_repeats_tables_of_the_results(module: Any, name: str) -> None:
+    files = module("result_files")
+    kept = (files.RESULTS / f"{name}.md").read_text("utf-8")
+    blocks = dict(re.findall(r"^## ([\w-]+)\n\n(.*?)(?=\n\n## |\Z)", kept.strip(), re.M | re.S))
+    text = files.PAGE.read_text("utf-8")
+    assert f"<!-- {name}: " in text
+    assert files.filled(text, name, blocks) == text
+
+
+def test_intervals_of_a_table_become_columns_of_numbers(module: Any) -> None:
+    files = module("result_files")
+    cells = [
+        ["`zero-shot`", "70.7 [67.8, 73.4]", "0.0", "90.8 [88.5, 93.5]: Female, Black"],
+        ["`umfc`", "62.1, -8.6 (worse) [-12.1, -5.1]", "**+0.2**", "-"],
+    ]
+    lines = files.table(["method", "accuracy", "gap", "WGA"], cells).splitlines()
+    assert files.numbers_of(lines) == [
+        ["method", "accuracy", "accuracy change", "accuracy low", "accuracy high", "gap",
+         "WGA", "WGA low", "WGA high", "WGA of"],
+        ["zero-shot", "70.7", "", "67.8", "73.4", "0.0", "90.8", "88.5", "93.5", "Female, Black"],
+        ["umfc", "62.1", "-8.6", "-12.1", "-5.1", "+0.2", "-", "", "", ""],
+    ]  # fmt: skip
 
 
 def test_answers_about_other_images_are_refused(

@@ -57,7 +57,6 @@ from fair_tta.methods import (
     UMFC,
     BendVLM,
     DeYO,
-    DistortedViews,
     EpisodicTIE,
     PartialProjection,
     PerceptionCLIP,
@@ -69,6 +68,8 @@ from fair_tta.methods import (
     TIEStar,
     TSLoss,
 )
+from fair_tta.methods.field._seraser import DistortedViews
+from fair_tta.miniature._world import TASKS
 
 HERE = Path(__file__).parent
 PREDICTIONS = HERE / "predictions.json"
@@ -158,7 +159,7 @@ class World:
 
 
 def _miniature(name: str) -> World:
-    task = miniature.TASKS[name]
+    task = TASKS[name]
     reference, drawn = task.draw(40, seed=7), task.draw(16, seed=8)
     return World(
         FairTPTClassifier(
@@ -225,7 +226,7 @@ def _blocks(seed: int) -> Image.Image:
 
 
 _WORLDS: dict[str, Callable[[], World]] = {
-    **{name: lambda name=name: _miniature(name) for name in miniature.TASKS},  # type: ignore[misc]
+    **{name: lambda name=name: _miniature(name) for name in TASKS},  # type: ignore[misc]
     "transformers": _transformers,
     "open_clip": _open_clip,
 }

@@ -10,7 +10,8 @@ HEAD = """
 from dataclasses import dataclass, field
 from typing import ClassVar
 from fair_tta import FairTPTMO, TPT, ZeroShot
-from fair_tta.extend import Adapter, FindsTexts, Needs, Outcome, UsesTexts
+from fair_tta.extend import Adapter, Needs, Outcome, UsesTexts
+from fair_tta.methods._base import FindsTexts
 """
 
 

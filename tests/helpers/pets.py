@@ -8,7 +8,8 @@ from pathlib import Path
 from checks import picture
 from dataset_fixtures import write_csv
 
-from fair_tta.datasets import BenchmarkTask, Dataset, read_folder
+from fair_tta.datasets import BenchmarkTask, read_folder
+from fair_tta.datasets._records import Dataset
 
 TASK = BenchmarkTask(
     "pets",

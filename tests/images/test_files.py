@@ -20,8 +20,9 @@ from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta import FairTPTClassifier
 from fair_tta._io import Unlisted, walk
-from fair_tta.datasets import find_task, read_utkface
+from fair_tta.datasets import BenchmarkTask
 from fair_tta.datasets._records import ProblemKind
+from fair_tta.datasets._utkface import read_utkface
 from fair_tta.errors import ImageError
 from fair_tta.images._load import load_image
 
@@ -178,7 +179,7 @@ def test_utkface_tells_closed_folders_and_loops(
     for i in range(3):  # two would double the work at each of forty levels
         (tmp_path / f"again{i}").symlink_to(tmp_path, target_is_directory=True)
     close(monkeypatch, tmp_path / "part2")
-    task = find_task("UTKFace", "age", "race")
+    task = BenchmarkTask.find("UTKFace", "age", "race")
     dataset = in_time(lambda: read_utkface(tmp_path, task))
     (tmp_path / "part2").chmod(0o700)
     assert len(dataset) == 48

@@ -38,7 +38,7 @@ from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._job import Job
 from fair_tta.metrics import Estimate
 from fair_tta.metrics._estimates import undefined
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 IMAGES = 8
 """Of each seed: two of each group of birds."""

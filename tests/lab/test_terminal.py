@@ -130,9 +130,9 @@ def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_adapters(width: int) -> None:
-    text = call("adapters", columns=width).stdout
-    whole = call("adapters", columns=1000).stdout
+def test_methods(width: int) -> None:
+    text = call("predict", "--adapter", "help", columns=width).stdout
+    whole = call("predict", "--adapter", "help", columns=1000).stdout
     settings = [word for word in whole.split() if "=" in word]
     assert "rate.max_relative_step=inf," in settings
     all_there(settings, text)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from random_task import Drawn, EncodedClassifier, drawn
 
 from fair_tta import AssociationCorrection, LogitBalance, Prediction, ZeroShot
+from fair_tta.extend import Outcome
 from fair_tta.methods._predictions import to_predictions
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
@@ -50,6 +51,18 @@ def test_certificates(answer: Any, case: Drawn) -> None:
         names = list(prediction.zero_shot)
         assert prediction.flipped == (prediction.label != names[p.index(first)])
         assert not (prediction.certified_unchanged and prediction.flipped)
+
+
+def test_a_move_as_long_as_the_margin_is_not_certified() -> None:
+    """It may end in a tie, and does here: quarters are exact, so nothing is rounded."""
+    target = torch.eye(2, dtype=torch.float64)
+    task = Drawn(target, {}, target).task
+    before = Outcome(torch.tensor([[0.25, 0.75]], dtype=torch.float64))
+    tie = Outcome(torch.tensor([[0.5, 0.5]], dtype=torch.float64))
+    (prediction,) = to_predictions(task, before, tie, ZeroShot())
+    assert prediction.distance == prediction.flip_margin == 0.25
+    assert prediction.flipped
+    assert not prediction.certified_unchanged
 
 
 def test_both_kinds_of_answer_occur() -> None:

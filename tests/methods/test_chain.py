@@ -13,8 +13,9 @@ from torch import Tensor
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
-from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, Texts, UsesTexts
-from fair_tta.methods import Chained, SLoss, SuperTSLoss
+from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, UsesTexts
+from fair_tta.methods import SLoss, SuperTSLoss
+from fair_tta.methods._base import Chained, Texts
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}
 

@@ -48,11 +48,8 @@ from fair_tta.methods import (
     UMFC,
     BalancedHead,
     BendVLM,
-    Chained,
     DeYO,
-    DistortedViews,
     EpisodicTIE,
-    KLFromUniform,
     PartialProjection,
     PerceptionCLIP,
     RoboShot,
@@ -64,8 +61,9 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods import _registry as text_form
-from fair_tta.methods._base import NO_CLASS, NO_IMAGE
+from fair_tta.methods._base import NO_CLASS, NO_IMAGE, Chained
 from fair_tta.methods._predictions import NOT_FINITE
+from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
 from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP
 from fair_tta.metrics._scores import Scores
 from fair_tta.models import TransformersBackend

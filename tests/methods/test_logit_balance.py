@@ -293,12 +293,13 @@ def eod(clf: FairTPTClassifier, features: Tensor, pictures: Any, attribute: str)
 def test_lowers_the_gap_of_badges() -> None:
     """300 reference pictures and 600 others, none of them for tests; measured: -13 points."""
     task = miniature.BADGES
-    split = miniature.WorldSplit.VALIDATION
     clf = FairTPTClassifier(
         "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=64
     )
-    balance = fit_on(LogitBalance(), clf, (p.image for p in task.draw(300, seed=1, split=split)))
-    pictures = task.draw(600, split=split)
+    balance = fit_on(
+        LogitBalance(), clf, (p.image for p in task.draw(300, seed=1, split="validation"))
+    )
+    pictures = task.draw(600, split="validation")
     features = clf.encode([p.image for p in pictures], with_views=False)
     before = eod(clf, features, pictures, "colour")
     after = eod(clf.with_adapter(balance), features, pictures, "colour")

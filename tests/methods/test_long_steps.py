@@ -12,8 +12,9 @@ from itertools import product
 import long_steps
 import pytest
 
-from fair_tta import FairTPT, FairTPTMO, miniature
+from fair_tta import FairTPT, FairTPTMO
 from fair_tta.methods.tuning._rates import LONG_STEP
+from fair_tta.miniature._world import TASKS
 
 METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
 
@@ -23,7 +24,7 @@ def question(name: str) -> long_steps.Question:
     return long_steps.drawn_question(name, 4)
 
 
-@pytest.mark.parametrize("name", miniature.TASKS)
+@pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize(("method", "loss"), METHODS)
 def test_answers_are_those_of_exact_arithmetic(name: str, method: type[FairTPT], loss: str) -> None:
     for answer in long_steps.answers(question(name), method, loss):

@@ -16,7 +16,7 @@ from extending_page import HEAD, documented
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali, ZeroShot
 from fair_tta._identity import describe_adapter
 from fair_tta.lab.runs._job import Job
-from fair_tta.methods import Chained
+from fair_tta.methods._base import Chained
 from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 MORE = """

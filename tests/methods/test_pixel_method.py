@@ -18,8 +18,9 @@ from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._job import WorkUnit, job_of
 from fair_tta.lab.runs._worker import Worker
-from fair_tta.methods import SAR, DeYO, DistortedViews, SEraser, Tent
+from fair_tta.methods import SAR, DeYO, SEraser, Tent
 from fair_tta.methods._registry import parse_adapter
+from fair_tta.methods.field._seraser import DistortedViews
 
 METHODS: list[Any] = [
     SEraser(auxiliary=DistortedViews(3), steps=2),

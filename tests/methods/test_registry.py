@@ -25,14 +25,11 @@ from fair_tta import (
 )
 from fair_tta import methods as adapters
 from fair_tta.extend import Adapter
-from fair_tta.lab.cli._options import complete_adapters
+from fair_tta.lab.cli._methods import complete_adapters
 from fair_tta.methods import (
     MEMO,
     SAGE,
     UMFC,
-    Chained,
-    DistortedViews,
-    KLFromUniform,
     PerceptionCLIP,
     RoboShot,
     SEraser,
@@ -40,7 +37,9 @@ from fair_tta.methods import (
     Tent,
     TSLoss,
 )
+from fair_tta.methods._base import Chained
 from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
+from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
 
 
 def test_every_adapter_has_a_name() -> None:

@@ -15,7 +15,8 @@ from plain_towers import classifier
 from torch.nn.functional import kl_div
 
 from fair_tta import ELRA, FairTTAError, FixedRate
-from fair_tta.methods import DistortedViews, KLFromUniform, SEraser
+from fair_tta.methods import SEraser
+from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
 from fair_tta.methods.tuning._directions import WeightedSum
 from fair_tta.methods.tuning._loop import tune
 

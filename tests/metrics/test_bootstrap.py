@@ -13,8 +13,10 @@ import pytest
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Bootstrap, Estimate, Over, _rates, definitions
+from fair_tta.metrics import Bootstrap, Estimate, _rates, definitions
 from fair_tta.metrics._answer_table import Columns, Floats, Ints, parse_columns
+from fair_tta.metrics._estimates import Over
+from fair_tta.metrics._metric import Metric
 from fair_tta.metrics.intervals._bootstrap import resampled
 
 
@@ -82,7 +84,7 @@ def test_agrees_with_resampled_rows() -> None:
     """User-defined metrics: quantiles, and the noise of gaps, from a bootstrap that draws rows."""
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     how = Bootstrap(4000)
-    mean = metrics.Metric("own", _rates.overall, lambda rates: rates)
+    mean = Metric("own", _rates.overall, lambda rates: rates)
     gap = replace(definitions.EQUALIZED_ODDS, interval=None)
     rows = parse_columns(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
@@ -106,7 +108,7 @@ def test_agrees_with_resampled_rows() -> None:
 def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
     truth, group, (before,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
-    own = metrics.Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     rows = parse_columns(truth, [before, after], group, None, None)
     found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
@@ -181,7 +183,7 @@ def test_nothing_changed_is_no_certainty() -> None:
 
 def test_a_metric_of_ones_own() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
-    error = metrics.Metric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
+    error = Metric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
     how = Bootstrap(500)
     found = metrics.paired_difference(error, truth, answers, truth, group, interval=how)
     accuracy = metrics.accuracy(truth, answers).value
@@ -189,21 +191,21 @@ def test_a_metric_of_ones_own() -> None:
 
 
 def test_strata_of_sensitive_values_only() -> None:
-    own = metrics.Metric("own", _rates.overall, lambda rates: rates)
+    own = Metric("own", _rates.overall, lambda rates: rates)
     truth, group, (answers,) = noisy(np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0)
     rows = parse_columns(truth, [answers], group, None, None)
     fixed = own.estimate(rows, 0, Bootstrap())
-    free = own.estimate(rows, 0, Bootstrap(strata=Over.SENSITIVE))
+    free = own.estimate(rows, 0, Bootstrap(strata="sensitive"))
     assert width(free) > 1.05 * width(fixed)  # classes vary in number, and differ in accuracy
-    gaps = metrics.Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
+    gaps = Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
     rows = parse_columns(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
-    low, _ = resampled(gaps, rows.counts(), Bootstrap(strata=Over.SENSITIVE))
+    low, _ = resampled(gaps, rows.counts(), Bootstrap(strata="sensitive"))
     assert np.isnan(low[1])  # resamples without class 1 have no rate for it
 
 
 def test_strata_of_a_metric_of_ones_own() -> None:
-    own = metrics.Metric("accuracy", _rates.overall, lambda rates: rates)
+    own = Metric("accuracy", _rates.overall, lambda rates: rates)
     truth, before = np.array([0, 1] * 200), np.ones(400, int)  # class 0 gains, class 1 stays
     fixed, free = (
         metrics.paired_difference(own, truth, before, truth, before, interval=Bootstrap(strata=s))
@@ -217,7 +219,7 @@ def test_strata_of_a_metric_of_ones_own() -> None:
 def test_the_seed_decides() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
     rows = parse_columns(truth, [answers], group, None, None)
-    own = metrics.Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     one, same, other = (own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2))
     assert one == same != other
 
@@ -255,7 +257,7 @@ def test_many_classes_fit_in_memory() -> None:
         ({"level": "a"}, "`level` should lie between 0 and 1 (got 'a')."),
         (
             {"strata": "s"},
-            "`strata` should be a choice of Over, such as Over.SENSITIVE (got 's').",
+            "`strata` should be 'target and sensitive' or 'sensitive' (got 's').",
         ),
     ],
 )

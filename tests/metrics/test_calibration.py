@@ -189,7 +189,7 @@ def test_groups() -> None:
     sure = generator.uniform(0.4, 0.9, 500)
     answers = np.where(generator.random(500) < sure, "a", "b")
     group = ["x"] * 250 + ["y"] * 250
-    columns = parse_columns(["a"] * 500, [answers], group, None, ["x", "y", "z"])
+    columns = parse_columns(["a"] * 500, [answers], group, ["a", "b"], ["x", "y", "z"])
     columns = replace(columns, scores=(Scores(confidence=sure),))
     by_group = [calibration_error(columns, 0, QUICK, g) for g in range(3)]
     assert by_group[0] == error(answers[:250] == "a", sure[:250], interval=QUICK)

@@ -23,7 +23,7 @@ stats: Any = pytest.importorskip("scipy.stats")
 def test_mcnemar_is_the_binomial_test(a: int, b: int) -> None:
     expected = stats.binomtest(a, a + b).pvalue if a + b else 1.0
     # scipy ends in 0 before the smallest number: at 3e-300 with a = 10, b = 1065
-    assert metrics.mcnemar(a, b) == pytest.approx(expected, rel=1e-7, abs=1e-290)
+    assert metrics.mcnemar(a, b) == pytest.approx(expected, rel=1e-7, abs=1e-280)
     assert metrics.mcnemar(a, b) == metrics.mcnemar(b, a)
 
 

@@ -16,7 +16,6 @@ from fair_tta.metrics.simplex import (
     distance,
     flip_margin,
     step_distance,
-    universal_collapse_distance,
 )
 
 
@@ -47,7 +46,7 @@ def test_ii_beyond_the_collapse_distance_all_flip(pair: tuple[Tensor, Tensor]) -
 @given(pairs)
 def test_iii_the_universal_bound_is_weaker(pair: tuple[Tensor, Tensor]) -> None:
     p, q = pair
-    bound = universal_collapse_distance(len(p))
+    bound = 1 - 1 / len(p)
     assert float(collapse_distance(p)) <= bound + 1e-12
     if int(p.argmax()) == int(q.argmax()):
         assert float(distance(p, q)) <= bound + 1e-12

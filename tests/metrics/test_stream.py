@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Estimate, MetricStream, Over
+from fair_tta.metrics import Estimate, MetricStream
 
 Row = tuple[str, str, str]
 CLASSES, VALUES = ("bird", "cat", "dog"), ("man", "other", "woman")
@@ -47,7 +47,7 @@ def one_shot(y_true: Any, y_pred: Any, sensitive: Any, **names: Any) -> dict[str
         )
     }
     for name in ("worst_group_accuracy", "bias"):
-        found[f"{name}_s"] = getattr(metrics, name)(*every, over=Over.SENSITIVE, **names)
+        found[f"{name}_s"] = getattr(metrics, name)(*every, over="sensitive", **names)
     return found
 
 
@@ -72,17 +72,17 @@ def columns(rows: list[Row]) -> tuple[tuple[str, ...], ...]:
 def test_any_split_and_any_merge_give_the_same(rows: list[Row], data: st.DataObject) -> None:
     """Some batches are empty, most lack classes and groups; workers send pickles or JSON."""
     places = data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
-    workers = [MetricStream() for _ in range(4)]
+    workers = [MetricStream(targets=CLASSES) for _ in range(4)]
     for worker, stream in enumerate(workers):
         mine = [row for row, place in zip(rows, places, strict=True) if place == worker]
         cut = data.draw(st.integers(0, len(mine)))
         for some in (mine[:cut], mine[cut:]):
             stream.update(*columns(some))
     first, *others = data.draw(st.permutations(workers))
-    sent = MetricStream()
+    sent = MetricStream(targets=CLASSES)
     sent.load_state_dict(json.loads(json.dumps(others[0].state_dict())))
     together = first.merge(sent, *(pickle.loads(pickle.dumps(other)) for other in others[1:]))
-    same(together.compute(), one_shot(*columns(rows)))
+    same(together.compute(), one_shot(*columns(rows), targets=CLASSES))
 
 
 @settings(max_examples=10, deadline=None)
@@ -101,7 +101,7 @@ def test_names_that_may_not_occur(rows: list[Row]) -> None:
 def test_two_classes_equal_fairlearn_and_a_count_by_hand(rows: list[tuple[int, ...]]) -> None:
     fairlearn: Any = pytest.importorskip("fairlearn.metrics")
     y_true, y_pred, group = (np.array(column) for column in zip(*rows, strict=True))
-    stream = MetricStream(interval=None)
+    stream = MetricStream(interval=None, targets=[0, 1])
     for half in (slice(None, None, 2), slice(1, None, 2)):
         stream.update(y_true[half], y_pred[half], group[half])
     found = stream.compute()

@@ -17,7 +17,8 @@ from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab._demo import run_episodes
 from fair_tta.metrics import accuracy, bias
-from fair_tta.miniature import FOLDER, TASKS, MiniatureTask, WorldSplit, load_open_clip
+from fair_tta.miniature import FOLDER, load_open_clip
+from fair_tta.miniature._world import TASKS, MiniatureTask
 from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train
 
@@ -64,9 +65,7 @@ def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
 
 @EVERY_TASK
 def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
-    (episode,) = run_episodes(
-        [task], {"": ZeroShot()}, seeds=[0], images=180, split=WorldSplit.VALIDATION
-    )
+    (episode,) = run_episodes([task], {"": ZeroShot()}, seeds=[0], images=180, split="validation")
     truth = [drawn.target for drawn in episode.images]
     labels = [prediction.label for prediction in episode.predictions]
     values = {name: [drawn.sensitive[name] for drawn in episode.images] for name in task.sensitive}

@@ -31,9 +31,10 @@ if __name__ == "__main__":
 
 import literal
 
-from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates, miniature
+from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 from fair_tta.methods.tuning._rates import LONG_STEP
+from fair_tta.miniature._world import TASKS
 from fair_tta.prompts._task import Task
 from fair_tta.prompts._templates import Prompt
 
@@ -66,7 +67,7 @@ def parts(prompts: list[Prompt]) -> list[literal.Prompt]:
 
 def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     """A task of the drawn world with a twin of its model in float64."""
-    world = miniature.TASKS[name]
+    world = TASKS[name]
     clf = FairTPTClassifier("miniature", world.targets, world.sensitive, world.template)
     backend: Any = clf._backend
     twin = copy.deepcopy(backend.model).double().eval()
@@ -126,7 +127,7 @@ def largest(one: list[float], other: list[float]) -> float:
 
 
 def _questions(images: int, seeds: int) -> Iterator[Question]:
-    for name in miniature.TASKS:
+    for name in TASKS:
         yield drawn_question(name, images)
     from test_against_literal import MODELS, case_of, views_of
 

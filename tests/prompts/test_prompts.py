@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta import Templates
-from fair_tta.datasets import PAPER_TASKS
+from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import PromptError
 from fair_tta.prompts._templates import parse_names, parse_sensitive
 

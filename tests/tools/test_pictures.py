@@ -92,7 +92,7 @@ def test_every_package_is_drawn() -> None:
         assert name in shown, "python tools/pictures.py --only architecture"
     root = DOCS.parent / "src" / "fair_tta"
     packages = [*root.glob("*/__init__.py"), *root.glob("lab/*/__init__.py")]
-    found = {path.parent.name.lstrip("_") for path in packages}
+    found = {path.parent.name for path in packages}
     assert found - {"lab", "miniature"} <= drawn
 
 
@@ -102,6 +102,6 @@ def test_tables_of_pages_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(picture_charts, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "p.md").write_text("| a | b |\n|---|---|\n| **1** | 2 |\n\nmore\n")
-    assert picture_charts.page_table("p.md", "a") == [["a", "b"], ["1", "2"]]
+    assert picture_charts.page_table("docs/p.md", "a") == [["a", "b"], ["1", "2"]]
     with pytest.raises(SystemExit, match="has no table that begins with 'c' any more"):
-        picture_charts.page_table("p.md", "c")
+        picture_charts.page_table("docs/p.md", "c")

@@ -14,7 +14,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
-from fair_tta.auditing._document import AuditDocument, ComparedGroup
+from fair_tta.auditing._document import AuditDocument, ComparedGroup, schema
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._answer_table import Columns
@@ -188,6 +188,37 @@ class Audit(Written):
             f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
             f"(got {dict(sensitive)} and {target!r})."
         )
+
+    def save_html(
+        self, path: str | PathLike[str], *, title: str | None = None, full: bool = False
+    ) -> None:
+        """Write the report: one HTML page that needs nothing else.
+
+        The same audit gives the same bytes.
+
+        Args:
+            path: where to.
+            title: what to call the task; the verdict follows it.
+            full: open all sections that are folded otherwise.
+        """
+        from fair_tta.lab.report import html  # a convenience: the lab when called
+
+        write_whole(path, html(self, title=title, full=full).encode())
+
+    def to_markdown(self, *, title: str | None = None) -> str:
+        """Return a block for a model card.
+
+        Args:
+            title: its heading; the verdict follows it.
+        """
+        from fair_tta.lab.report import markdown  # a convenience: the lab when called
+
+        return markdown(self, title=title)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """Return the JSON Schema of ``audit.json``."""
+        return schema()
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each figure and group, also of a loaded audit."""

@@ -298,7 +298,7 @@ class Examination(Written):
     _kind = ExaminationDocument
 
     def to_html(self, *, title: str | None = None, images: bool = False) -> str:
-        """One HTML page that needs nothing else: see `fair_tta.lab.report.examination_html`."""
+        """One HTML page that needs nothing else: what `save_html` writes."""
         from fair_tta.lab.report import examination_html  # a convenience: the lab when called
 
         return examination_html(self, title=title, images=images)

@@ -204,7 +204,7 @@ def examine_classifier(
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier._vision.load, classifier._batch_size):
+        for batch in in_turn(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
@@ -245,7 +245,7 @@ def examine_answers(
     with classifier._current.borrow() as task:
         associations = Associations._of(task)
     document = examine_predictions(associations, adapters, passing(), how, origin, notes)
-    return Examination(document, changed.images(classifier._vision.load))
+    return Examination(document, changed.images(classifier._load))
 
 
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:

@@ -52,7 +52,7 @@ from fair_tta.metrics._answer_table import (
     read_column,
     read_sensitive,
 )
-from fair_tta.metrics._estimates import SMALL, Over, listed, small_groups, warn_small
+from fair_tta.metrics._estimates import SMALL, Over, listed, read_over, small_groups, warn_small
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.prediction import Prediction, Predictions
@@ -165,7 +165,9 @@ def audit(
             clusters=columns.cluster_count,
             different_images=columns.different_images,
         ),
-        settings=doc.IntervalSettings(how.level, how.resamples, how.seed, how.strata, SMALL),
+        settings=doc.IntervalSettings(
+            how.level, how.resamples, how.seed, read_over("strata", how.strata), SMALL
+        ),
         runs=(run,),
         comparisons=(),
         provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
@@ -412,7 +414,7 @@ def predict_knowing(
     methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier._batch_size)):
-        loaded = _with_digests(map(classifier._vision.load, batch), digests)
+        loaded = _with_digests(map(classifier._load, batch), digests)
         features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):

@@ -26,9 +26,8 @@ from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError, near, require
 
 _SEPARATORS = ",;\t|"
-_PLAIN_PATH = re.compile(
-    r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII
-)  # of which nothing is left to do
+# a path with nothing to make plain
+_PLAIN_PATH = re.compile(r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII)
 _START = 4096  # bytes that tell what a file is
 _MOST_CELLS = 20_000_000  # of columns that are read: each takes some 100 bytes as an object
 _MOST_COLUMNS = 2**14  # as many as Excel has

@@ -10,13 +10,13 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
-from fair_tta._spelling import escaped
+from fair_tta._spelling import escaped, folded, same_names
 from fair_tta.datasets._label_files import (
     LabelTable,
     Row,
@@ -127,6 +127,21 @@ def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) 
     return max(columns, key=lambda column: (there[column], named[column], column == usual))
 
 
+def _column_of_names(table: LabelTable, others: Collection[str]) -> str | None:
+    """Return a column that names images, by its own name or its values; None if there is none."""
+    columns = [column for column in table.header if column not in others]
+    usual = known_path_column(columns)
+    if usual is not None:
+        return usual
+    rows = [row.cells for row in islice(table.rows(columns), _TRIED) if isinstance(row, Row)]
+    return next((c for c in columns if any(_is_image(cells[c]) for cells in rows)), None)
+
+
+def _is_image(name: str) -> bool:
+    """Return whether something is named like a file of an image."""
+    return Path(name).suffix.lower() in ENDINGS
+
+
 def _match(
     features: FeatureFile, labels: str, rows: Sequence[Row | Problem], column: str, skip: bool
 ) -> None:
@@ -159,6 +174,9 @@ def known_path_column(header: Sequence[str]) -> str | None:
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
 
 
+_MOST_RENAMED = 20  # values that a message shows how to rename
+_MOST_SPELLINGS = 5  # values with several spellings that a message shows
+
 MOST_VALUES = 1000  # more different values than this in a column are a mistake
 
 
@@ -182,6 +200,8 @@ class Labels:
         cluster: the column of the person or source that an image comes from, if there is one; an
             image whose cell is empty is a cluster of its own.
         features: in place of images.
+        by_position: let rows without ids belong to the rows of a label file that has names, in the
+            order of both.
     """
 
     images: Path
@@ -193,6 +213,7 @@ class Labels:
     left_out: tuple[Problem, ...] = ()
     cluster: str | None = None
     features: FeatureFile | None = None
+    by_position: bool = False
 
     def __post_init__(self) -> None:
         read = [*self.columns, *self._clusters]
@@ -225,6 +246,7 @@ class Labels:
             raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
         table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
         if stored is not None and stored.ids is None:
+            self._check_position(table)
             named, read = _NUMBER, wanted
         else:
             named = self.path or _path_column(table, self.images, stored)
@@ -242,6 +264,21 @@ class Labels:
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
         values = LabelValues(self, raw, count, columns, rows)
         return rename_values([values], self.rename)[0]
+
+    def _check_position(self, table: LabelTable) -> None:
+        """Raise if features without ids would be joined by their order to rows that have names."""
+        names = self.path or _column_of_names(table, {*self.columns, *self._clusters})
+        if names is not None and not self.by_position and self.features is not None:
+            raise DatasetError(
+                f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
+                f"column {names!r}: store the ids beside the features; or, if both have their rows "
+                "in the same order for certain, say so with `by_position`."
+            )
+
+    @property
+    def is_joined_by_position(self) -> bool:
+        """Whether features and labels belong together by nothing but the order of their rows."""
+        return self.features is not None and self.features.ids is None
 
     def _renamed(self, row: Record) -> Record:
         if not self.rename:
@@ -270,21 +307,46 @@ class LabelValues:
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
 
-    def _find_value(self, column: str, written: str) -> str | None:
-        """Return the value of a column that is written so, or so when it is `escaped`."""
-        values = self.raw.get(column, {})
-        if written in values:
-            return written
-        return next((value for value in values if escaped(value) == written), None)
-
     def names(self, column: str) -> list[str]:
-        """All labels of a column, sorted."""
+        """Return all labels of a column, sorted.
+
+        Raises:
+            DatasetError: there are too many, or some are spellings of one another.
+        """
         if len(self.raw[column]) > MOST_VALUES:
             raise DatasetError(
                 f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
                 "different values: is it the right one?"
             )
+        self.check_spellings(column)
         return sorted({self.labels._label(column, value) for value in self.raw[column]})
+
+    def check_spellings(self, column: str) -> None:
+        """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
+
+        Case, composed letters, spaces and invisible characters are all that differs.
+        """
+        counts: Counter[str] = Counter()
+        for value, n in self.raw[column].items():
+            counts[self.labels._label(column, value)] += n
+        groups = same_names(counts)
+        if not groups:
+            return
+        options = []
+        for spellings in groups:
+            # of the most frequent spelling, one that can be typed as it is shown
+            label = max(spellings, key=lambda name: (escaped(name) == name, counts[name]))
+            others = {value for value in self.raw[column]
+                      if self.labels._label(column, value) in spellings}  # fmt: skip
+            options += [rename_option(column, v, label) for v in sorted(others - {label})]
+        shown = [
+            " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
+            for spellings in groups[:_MOST_SPELLINGS]
+        ]
+        raise DatasetError(
+            f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
+            f"{'; '.join(shown)}. If they mean the same, rename them:\n{' '.join(options)}"
+        )
 
     def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
         """For each column the values in the file whose labels were named.
@@ -294,8 +356,9 @@ class LabelValues:
             skip_unknown: whether other values are to be left out; they are an error otherwise.
         """
         allowed: dict[str, set[str]] = {}
-        unknown = []
+        unknown, options = [], list[str]()
         for column, counts in self.raw.items():
+            by_fold = {folded(label): label for label in named[column]}
             known = {v for v in counts if self.labels._label(column, v) in named[column]}
             allowed[column] = known
             unknown += [
@@ -303,12 +366,17 @@ class LabelValues:
                 for value, n in counts.items()
                 if value not in known
             ]
+            options += [
+                rename_option(column, value, by_fold[folded(value)])
+                for value in counts
+                if value not in known and folded(value) in by_fold
+            ]
         if unknown and not skip_unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
             raise DatasetError(
                 f"{self.labels.file.name!r} holds values that were not named: "
                 f"{', '.join(unknown[:10])}{more}. Name them, rename them (`rename`) or leave "
-                "their rows out (`skip_unknown`)."
+                f"their rows out (`skip_unknown`).{' '.join(['', *options[:_MOST_RENAMED]])}"
             )
         return allowed
 
@@ -380,13 +448,16 @@ def rename_values(
         DatasetError: a value is in none of the tables.
     """
     renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
-    for column, labels in rename.items():
+    known = dict.fromkeys(value for table in tables for of in table.raw.values() for value in of)
+    for asked, labels in rename.items():
+        columns = list(dict.fromkeys(chain(*(table.raw for table in tables))))
+        column = _as_shown(asked, columns) or asked
         missing = set(labels)
         for table, found in zip(tables, renamed, strict=True):
             for written, label in labels.items():
-                value = table._find_value(column, written)
+                value = _as_shown(written, table.raw.get(column, ()))
                 if value is not None:
-                    found.setdefault(column, {})[value] = label
+                    found.setdefault(column, {})[value] = _as_shown(label, known) or label
                     missing.discard(written)
         if missing:
             held = sorted({value for table in tables for value in table.raw.get(column, ())})
@@ -398,6 +469,19 @@ def rename_values(
     return [replace(table, labels=replace(table.labels, rename=names)) for table, names in pairs]
 
 
+def _as_shown(written: str, names: Collection[str]) -> str | None:
+    """Return the name that is written so, or that `rename_option` shows so; None if none is."""
+    if written in names:
+        return written
+    return next((name for name in names if _shown(name) == written), None)
+
+
+def _shown(name: str) -> str:
+    """Return a name as options have it: `escaped`, and without a backslash before a separator."""
+    text = escaped(name)
+    return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
+
+
 def rename_option(column: str, value: str, label: str) -> str:
     r"""Return the option of a command that renames a value.
 
@@ -405,7 +489,7 @@ def rename_option(column: str, value: str, label: str) -> str:
         >>> print(rename_option("ratio", "1:2", "low"))
         --rename 'ratio: 1\:2=low'
     """
-    shown = [escaped(part) for part in (column, value, label)]
+    shown = [_shown(part) for part in (column, value, label)]
     parts = [re.sub("([,:=])", r"\\\1", part) for part in shown]
     return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"
 

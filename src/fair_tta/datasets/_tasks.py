@@ -72,7 +72,7 @@ class BenchmarkTask:
         harmful: ``{name: classes}``, sets of targets that nobody should be answered with.
 
     Example:
-        >>> task = find_task("CelebA", "hair color", "gender")
+        >>> task = BenchmarkTask.find("CelebA", "hair color", "gender")
         >>> print(task)
         CelebA hair color x gender
         >>> task.arguments()["template"]
@@ -85,6 +85,17 @@ class BenchmarkTask:
     sensitive: Mapping[str, Mapping[str, str]]
     template: str
     harmful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, dataset: str, target: str, sensitive: str) -> BenchmarkTask:
+        """Return the pair that the paper's tables call so."""
+        for task in PAPER_TASKS:
+            if (task.dataset, task.target, *task.sensitive) == (dataset, target, sensitive):
+                return task
+        known = "; ".join(map(str, PAPER_TASKS))
+        raise FairTTAError(
+            f"no task is called '{dataset} {target} x {sensitive}'. There are: {known}."
+        )
 
     def arguments(self) -> dict[str, Any]:
         """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""
@@ -135,18 +146,3 @@ PAPER_TASKS = (
     BenchmarkTask("UTKFace", "race", RACES_4, {"gender": GENDERS}, PERSON),
 )
 """All 13, the six of the main tables first."""
-
-MAIN_TASKS = PAPER_TASKS[:6]
-"""The six of the main tables and the ablations."""
-
-MORE_TASKS = PAPER_TASKS[6:]
-"""The seven of the table of further attributes."""
-
-
-def find_task(dataset: str, target: str, sensitive: str) -> BenchmarkTask:
-    """The pair that the paper's tables call so."""
-    for task in PAPER_TASKS:
-        if (task.dataset, task.target, *task.sensitive) == (dataset, target, sensitive):
-            return task
-    known = "; ".join(map(str, PAPER_TASKS))
-    raise FairTTAError(f"no task is called '{dataset} {target} x {sensitive}'. There are: {known}.")

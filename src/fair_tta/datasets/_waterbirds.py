@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fair_tta.datasets._records import Dataset, Problem, Record, Split
 from fair_tta.datasets._source import Source, labelled, unexpected
-from fair_tta.datasets._tasks import BenchmarkTask, find_task
+from fair_tta.datasets._tasks import BenchmarkTask
 
 WATERBIRDS = Source(
     "Waterbirds",
@@ -46,7 +46,7 @@ def read_waterbirds(
         split: the part to read.
         check_images: whether images must be there; False reads labels only.
     """
-    task = task or find_task("Waterbirds", "bird type", "background")
+    task = task or BenchmarkTask.find("Waterbirds", "bird type", "background")
     WATERBIRDS.check_task(task, ("bird type", "background"))
     base = WATERBIRDS.check_root(root)
     table = WATERBIRDS.table(base, _FOLDERS, ["metadata.csv"], _COLUMNS)

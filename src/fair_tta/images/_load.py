@@ -48,7 +48,7 @@ _TURNS = {
 MOST_ENLARGED = 2**24
 """Pixels that preprocessing may make of an image by enlarging it: as many as a photo has."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
-_MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
+MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
 # What PIL may read, at most, before an image's size is known; its time may be quadratic in it.
 _MOST_METADATA, _MOST_PARTS = 2**23, 10_000
 _MOST_EXIF = 2**17  # of which PIL may make 0.4 GB, as each tag may have the same bytes
@@ -87,7 +87,7 @@ class Metered(io.BufferedReader):
 
     def decode(self, image: Image.Image) -> None:
         """From now on pixels are read, some of them several times."""
-        self.metadata, self.parts = 16 * _MOST_BYTES, _MOST_READS
+        self.metadata, self.parts = 16 * MOST_BYTES, _MOST_READS
         self.pixels = image.width * image.height if image.format in ("JPEG", "MPO") else 0
 
 
@@ -228,9 +228,9 @@ def _explain(error: Exception) -> str:
 
 
 def _check_bytes(size: int) -> None:
-    if size > _MOST_BYTES:
+    if size > MOST_BYTES:
         raise _NotAnImageError(
-            f"has {size} bytes, more than {_MOST_BYTES >> 20} MiB: make it smaller"
+            f"has {size} bytes, more than {MOST_BYTES >> 20} MiB: make it smaller"
         )
 
 

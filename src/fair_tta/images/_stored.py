@@ -15,8 +15,6 @@ from torch import Tensor
 from fair_tta._linalg import centred, coarsest, of_length_one
 from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
-__all__ = ["Features"]
-
 Rows: TypeAlias = npt.NDArray[Any] | Tensor
 
 CHUNK = 2048

@@ -16,8 +16,7 @@ from rich.text import Text
 from fair_tta._identity import classifier_provenance
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets import Record
-from fair_tta.datasets._records import choose
+from fair_tta.datasets._records import Record, choose
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import NarrowTable
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -95,13 +94,13 @@ def run_episodes(
     images: int = 120,
     limit: int | None = None,
     sample: int | None = None,
-    split: WorldSplit = WorldSplit.TEST,
+    split: WorldSplit = "test",
     progress: Progress = lambda *_: None,
 ) -> Iterator[Episode]:
     """Every method on every task and seed; an image is drawn and encoded once for all.
 
     There are so many `images` for each seed. A method that is not fitted is fitted for each task.
-    `WorldSplit.TEST` is there to report, `WorldSplit.VALIDATION` to choose.
+    `"test"` is there to report, `"validation"` to choose.
     """
     backend = resolve("miniature")  # once for all tasks
     size = 32 if any(adapter.needs.views for adapter in methods.values()) else 256
@@ -111,7 +110,7 @@ def run_episodes(
         wording = Question(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         provenance = classifier_provenance(clf)
-        reference = task.stream(REFERENCE_SEED, split=WorldSplit.VALIDATION)
+        reference = task.stream(REFERENCE_SEED, split="validation")
         few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
         fitted, _, _ = fit_on_images(clf, methods, map(_asked, few))
         job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)

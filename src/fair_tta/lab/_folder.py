@@ -15,19 +15,20 @@ from msgspec import structs
 
 from fair_tta._identity import classifier_provenance
 from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
-from fair_tta.auditing import Audit, AuditDocument, compare
+from fair_tta.auditing import Audit, compare
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import judge, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
-from fair_tta.datasets._labels import Labels, LabelValues
+from fair_tta.datasets._labels import LabelValues
 from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, check_counts, choose
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._gallery import GroupGallery
 from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
 from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
-from fair_tta.lab._unlabelled import FITS, examine_folder
+from fair_tta.lab._unlabelled import FITS
 from fair_tta.lab.report import write_report
 from fair_tta.lab.runs._columns import RunColumns
 from fair_tta.lab.runs._job import job_of
@@ -38,14 +39,6 @@ from fair_tta.lab.runs._store import ROWS, Store, StoredRow
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._answer_table import check_clusters, read_clusters
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
-
-__all__ = [
-    "FolderAudit",
-    "LabelValues",
-    "Labels",
-    "audit_folder",
-    "examine_folder",
-]
 
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
 PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
@@ -70,6 +63,11 @@ class FolderAudit:
     adapters: Mapping[str, Adapter]
     embedded: int = 0
 
+
+_BY_POSITION = (
+    "The features have no ids: they were joined with the labels by the order of the rows of both, "
+    "which nothing here can check."
+)
 
 NumberedRow = tuple[int, Record | Problem]
 """A row of the label file with its number; what is about the whole file has number 0."""
@@ -229,6 +227,7 @@ def audit_folder(
                 "sensitive_columns": list(labels.sensitive),
                 "path_column": labels.path,
                 "cluster_column": labels.cluster,
+                "by_position": labels.is_joined_by_position,
                 "rename": {column: dict(names) for column, names in labels.rename.items()},
                 "limit": limit,
                 "sample": sample,
@@ -250,7 +249,13 @@ def audit_folder(
         audit = audits[0] if len(audits) == 1 else compare(audits)
         some = [f"the first {limit}"] * (limit is not None)
         some += [f"a sample of {used}"] * (sample is not None)
-        remarks = [*notes, *fitted.notes, *(f"Not all rows were used: {what}." for what in some)]
+        joined = [_BY_POSITION] if labels.is_joined_by_position else []
+        remarks = [
+            *notes,
+            *joined,
+            *fitted.notes,
+            *(f"Not all rows were used: {what}." for what in some),
+        ]
         noted = structs.replace(
             audit.document,
             warnings=(*remarks, *audit.warnings),

@@ -1,6 +1,5 @@
-"""The other methods, the losses and parts that are passed to them, and how they are loaded."""
+"""The other methods, the losses of FairTPT, and how a saved method is loaded."""
 
-from fair_tta.methods._base import Chained
 from fair_tta.methods._registry import load_adapter
 from fair_tta.methods.corrections._association_correction import (
     AssociationCorrection as AssociationCorrection,
@@ -15,7 +14,7 @@ from fair_tta.methods.field._perception_clip import PerceptionCLIP
 from fair_tta.methods.field._roboshot import RoboShot
 from fair_tta.methods.field._sage import SAGE
 from fair_tta.methods.field._sem import SEM
-from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform, SEraser
+from fair_tta.methods.field._seraser import SEraser
 from fair_tta.methods.field._tie import TIE, EpisodicTIE, TIEStar
 from fair_tta.methods.field._ttr import TTR
 from fair_tta.methods.field._umfc import UMFC
@@ -37,11 +36,8 @@ __all__ = [
     "UMFC",
     "BalancedHead",
     "BendVLM",
-    "Chained",
     "DeYO",
-    "DistortedViews",
     "EpisodicTIE",
-    "KLFromUniform",
     "PartialProjection",
     "PerceptionCLIP",
     "RoboShot",

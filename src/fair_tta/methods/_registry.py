@@ -390,6 +390,9 @@ def _one(text: str, folder: Path) -> Any:
         return load_adapter(folder / os.path.expanduser(text.strip()))
     name, _, settings = (part.strip() for part in text.partition(":"))
     if name not in ADAPTERS:
+        file_of_method = folder / os.path.expanduser(text.strip())
+        if os.path.isfile(file_of_method):  # saved under a name of the user's choice
+            return load_adapter(file_of_method)
         raise FairTTAError(
             f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, a saved one, "
             f"'fitted.safetensors', or a class of a file, 'my_file.py:MyMethod'."

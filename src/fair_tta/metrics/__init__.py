@@ -7,7 +7,7 @@ has what each metric is, for `paired_difference`.
 """
 
 from fair_tta.metrics import _functions
-from fair_tta.metrics._estimates import Estimate, Over
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._functions import (
     accuracy,
     average_sensitive_indifference,
@@ -23,7 +23,6 @@ from fair_tta.metrics._functions import (
 )
 from fair_tta.metrics._groups import class_gaps, group_accuracy, group_rates, paired_difference
 from fair_tta.metrics._harm import harm_rate, harm_rate_change
-from fair_tta.metrics._metric import Metric
 from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.metrics._stream import MetricStream
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
@@ -36,9 +35,7 @@ from fair_tta.metrics.intervals._closed_forms import (
 __all__ = [
     "Bootstrap",
     "Estimate",
-    "Metric",
     "MetricStream",
-    "Over",
     "accuracy",
     "average_sensitive_indifference",
     "average_target_confidence",

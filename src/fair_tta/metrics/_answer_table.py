@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,9 +16,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri, stdtrit
 
-from fair_tta._spelling import escaped, unseen_twins
-from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import Over, check_over, label
+from fair_tta._spelling import escaped, likely_labels, unseen_twins
+from fair_tta.errors import FairTTAError, UnknownAnswerWarning
+from fair_tta.metrics._estimates import Over, label, listed
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
@@ -127,7 +128,6 @@ class Columns:
 
     def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
         """Right answers and images of each of `cells`."""
-        check_over("over", over)
         counts = self.counts(run)
         right, n = np.einsum("gcc->gc", counts), counts.sum(2)
         if over is Over.SENSITIVE:
@@ -250,22 +250,31 @@ def parse_columns(
     targets: Sequence[Hashable] | None,
     values: Values | None,
     clusters: Column | None = None,
+    *,
+    truth_has_classes: bool = True,
 ) -> Columns:
     """Check the columns and number their names.
 
-    Names that are not listed in `targets` or `values` are taken from the data, sorted.
+    Names that are not listed in `targets` or `values` are taken from the data, sorted. Answers that
+    are none of the labels are wrong; `truth_has_classes` is False if labels say nothing about that,
+    as where they are other answers, or some of all rows.
+
+    Raises:
+        FairTTAError: no answer is one of the labels, and `targets` are not given.
     """
     truth = read_column("y_true", y_true)
     if not truth:
         raise FairTTAError("`y_true` should have at least one row (got none).")
     given = [read_column("y_pred", column, len(truth)) for column in answers]
+    names = distinct_names("targets", targets, chain(truth, *given))
     for column in given:
         if targets is None and _are_text(truth).isdisjoint(_are_text(column)):
             raise FairTTAError(
                 "`y_true` and `y_pred` should both be text, or neither "
                 f"(got {truth[0]!r} and {column[0]!r})."
             )
-    names = distinct_names("targets", targets, chain(truth, *given))
+        if targets is None and truth_has_classes:
+            _check_answers(truth, column)
     columns = read_sensitive(sensitive, len(truth))
     if values is not None and not isinstance(values, Mapping):
         if len(columns) != 1:
@@ -293,6 +302,35 @@ def parse_columns(
         group,
         tuple(_codes("`y_pred`", "targets", column, names) for column in given),
         clusters=None if clusters is None else read_clusters(clusters, len(truth)),
+    )
+
+
+def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
+    """Warn if some answers are none of the labels, and raise an error if all are.
+
+    Images of one class alone do not show what the other classes are: an answer is then unknown only
+    if it reads like the label.
+    """
+    labels = set(truth)
+    unknown = list(dict.fromkeys(answer for answer in answers if answer not in labels))
+    if not unknown:
+        return
+    meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
+    if len(labels) < 2 and not meant:
+        return
+    classes = listed([*map(repr, distinct_names("targets", None, truth))])
+    named = listed([*map(repr, unknown)])
+    if len(unknown) == len(set(answers)):
+        translate = f"translate them, such as by {meant}, or " if meant else ""
+        raise FairTTAError(
+            f"`y_pred` should be among the classes, {classes}, but no answer is (got {named}): "
+            f"{translate}name all classes with `targets`."
+        )
+    warnings.warn(
+        f"some answers in `y_pred` are none of the labels, {classes}, and count as wrong: {named}. "
+        "Translate them, or name all classes with `targets`.",
+        UnknownAnswerWarning,
+        stacklevel=4,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Generic
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
@@ -29,12 +29,20 @@ class Over(Enum):
     """Images with one sensitive value, as in the paper's text."""
 
 
-def check_over(argument: str, over: Over) -> None:
-    """An error unless it is a choice of `Over`."""
-    if not isinstance(over, Over):
-        raise FairTTAError(
-            f"`{argument}` should be a choice of Over, such as {Over.SENSITIVE} (got {over!r})."
-        )
+GroupsOver: TypeAlias = Literal["target and sensitive", "sensitive"]
+"""The same in the words of arguments."""
+
+_OVER = {"target and sensitive": Over.TARGET_AND_SENSITIVE, "sensitive": Over.SENSITIVE}
+
+
+def read_over(argument: str, over: Over | GroupsOver) -> Over:
+    """Return what a group is; an error if the words say neither."""
+    if isinstance(over, Over):
+        return over
+    if over not in _OVER:
+        words = " or ".join(map(repr, _OVER))
+        raise FairTTAError(f"`{argument}` should be {words} (got {over!r}).")
+    return _OVER[over]
 
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from fair_tta.metrics._answer_table import (
     read_clusters,
 )
 from fair_tta.metrics._calibration import read_entropies
-from fair_tta.metrics._estimates import Estimate, Over, check_over, warn_small
+from fair_tta.metrics._estimates import Estimate, GroupsOver, Over, read_over, warn_small
 from fair_tta.metrics._metric import Figure, OwnMetric
 from fair_tta.metrics._score_figures import indifference, indifference_change
 from fair_tta.metrics._scores import Scores
@@ -91,7 +91,7 @@ def _formulas(definition: Figure, *, with_values: bool) -> str:
     if not with_values:
         return f"``{definition.formula}``"
     of_values = _over_values(definition)
-    return f"``{definition.formula}``, or over `Over.SENSITIVE`\n``{of_values.formula}``"
+    return f"``{definition.formula}``, or with ``over='sensitive'``\n``{of_values.formula}``"
 
 
 def _over_values(definition: Figure) -> Figure:
@@ -135,15 +135,15 @@ def _of_either_groups(
     y_pred: Column,
     sensitive: Sensitive,
     *,
-    over: Over = Over.TARGET_AND_SENSITIVE,
+    over: GroupsOver = "target and sensitive",
     targets: Targets = None,
     values: Values | None = None,
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    check_over("over", over)
+    is_of_values = read_over("over", over) is Over.SENSITIVE
     columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
-    chosen = _over_values(definition) if over is Over.SENSITIVE else definition
+    chosen = _over_values(definition) if is_of_values else definition
     return _measured(chosen, columns, interval)
 
 
@@ -156,7 +156,7 @@ def _of_confidences(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = parse_columns(y_true, [y_pred], None, None, None, clusters)
+    columns = parse_columns(y_true, [y_pred], None, None, None, clusters, truth_has_classes=False)
     scores = Scores(confidence=confidence)._checked(columns.n)
     return _measured(definition, replace(columns, scores=(scores,)), interval)
 
@@ -235,7 +235,7 @@ FUNCTIONS: dict[str, Callable[..., Estimate]] = {_INDIFFERENCE.name: average_sen
 # A definition has its function without a line of its own; those above are for type checkers.
 for _name, _definition in METRICS.items():
     if _name.endswith("_s") and _name[:-2] in METRICS:
-        continue  # `over=Over.SENSITIVE` of the other
+        continue  # `over="sensitive"` of the other
     if _name not in globals():
         globals()[_name] = metric_function(template_of(_definition), _definition)
     FUNCTIONS[_name] = globals()[_name]

@@ -24,7 +24,16 @@ from fair_tta.metrics._answer_table import (
     check_clusters,
     parse_columns,
 )
-from fair_tta.metrics._estimates import Estimate, Over, label, left_out, undefined, warn_small
+from fair_tta.metrics._estimates import (
+    Estimate,
+    GroupsOver,
+    Over,
+    label,
+    left_out,
+    read_over,
+    undefined,
+    warn_small,
+)
 from fair_tta.metrics._metric import Figure, Metric, with_reason
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals import _extremes as extremes
@@ -50,7 +59,7 @@ def group_accuracy(
     y_pred: Column,
     sensitive: Sensitive,
     *,
-    over: Over = Over.SENSITIVE,
+    over: GroupsOver = "sensitive",
     targets: Targets = None,
     values: Values | None = None,
     interval: Interval | None = 0.95,
@@ -59,15 +68,16 @@ def group_accuracy(
     """Accuracy of each group with Wilson's interval, by name; empty groups are NaN.
 
     A group is called by its value, by the tuple of its values if there are several attributes, and
-    by ``(target, *values)`` over `Over.TARGET_AND_SENSITIVE`.
+    by ``(target, *values)`` with ``over="target and sensitive"``.
     """
     columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    right, n = columns.right_and_all(0, over)
-    warn_small(columns.sizes(over))
+    groups = read_over("over", over)
+    right, n = columns.right_and_all(0, groups)
+    warn_small(columns.sizes(groups))
     level = None if interval is None else read_interval(interval).level
-    weights = columns.weights(0, over)
+    weights = columns.weights(0, groups)
     accuracies = {}
-    for i, cell in enumerate(columns.cells(over)):
+    for i, cell in enumerate(columns.cells(groups)):
         name = cell[0] if len(cell) == 1 else cell
         accuracies[name] = rate(right[i], n[i], level, label(*cell), weights[i])
     return accuracies
@@ -132,10 +142,8 @@ def paired_difference(
 ) -> Estimate:
     """How a metric changes from one run to another on the same images, ``after - before``.
 
-    The metric is one of `fair_tta.metrics.definitions` that gives one number, or a user-defined
-    function of confusion counts, for which images are resampled, each with both its answers. What
-    both runs get right or wrong together cancels, so the interval is narrower than those of the
-    runs suggest.
+    The metric is one of `fair_tta.metrics.definitions`. What both runs get right or wrong together
+    cancels, so the interval is narrower than those of the runs suggest.
 
     Args:
         metric: such as ``definitions.TYPICAL_GAP``.

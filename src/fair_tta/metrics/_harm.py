@@ -87,7 +87,9 @@ def _shares(
         )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(first, answers, sensitive, None, values, clusters)
+    columns = parse_columns(
+        first, answers, sensitive, None, values, clusters, truth_has_classes=False
+    )
     check_clusters(columns.clusters)
     warn_small(columns.sizes(Over.SENSITIVE), stacklevel=4)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)

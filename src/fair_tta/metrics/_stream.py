@@ -77,8 +77,8 @@ class MetricStream:
         self._add(tuple(state["attributes"]), counts)
 
     def compute(self) -> dict[str, Estimate]:
-        """All metrics that rest on answers alone, by name; ``_s`` is for `Over.SENSITIVE`."""
-        rows = self._columns(self._attributes, self._counts)
+        """All metrics that rest on answers alone, by name; ``_s`` is for ``over="sensitive"``."""
+        rows = self._columns(self._attributes, self._counts, are_all=True)
         warn_small(rows.sizes(Over.TARGET_AND_SENSITIVE))
         how = None if self.interval is None else read_interval(self.interval)
         estimates = {}
@@ -97,10 +97,16 @@ class MetricStream:
             self._counts.update(counts)
 
     def _columns(
-        self, attributes: Sequence[str], counts: Counter[tuple[Hashable, ...]]
+        self,
+        attributes: Sequence[str],
+        counts: Counter[tuple[Hashable, ...]],
+        *,
+        are_all: bool = False,
     ) -> columns.Columns:
-        """Distinct rows, and how often each came."""
+        """Distinct rows, and how often each came; labels of some rows may lack classes."""
         truth, answers, *values = zip(*counts, strict=True) if counts else ((), ())
         sensitive = dict(zip(attributes, values, strict=True)) or None
-        found = columns.parse_columns(truth, [answers], sensitive, self.targets, self.values)
+        found = columns.parse_columns(
+            truth, [answers], sensitive, self.targets, self.values, truth_has_classes=are_all
+        )
         return replace(found, times=np.array([*counts.values()], np.int64))

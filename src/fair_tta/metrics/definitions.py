@@ -237,5 +237,4 @@ _DEFINED = {name: thing for name, thing in [*globals().items()] if isinstance(th
 METRICS: dict[str, Figure] = {definition.name: definition for definition in _DEFINED.values()}
 """All definitions by the names of their figures, in the order of audits and reports."""
 
-__all__ = ["METRICS"]
-__all__.extend(_DEFINED)
+__all__ = [name for name in _DEFINED if not name.endswith("_S")]

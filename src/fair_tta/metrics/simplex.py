@@ -14,7 +14,6 @@ __all__ = [
     "distance",
     "flip_margin",
     "step_distance",
-    "universal_collapse_distance",
 ]
 
 
@@ -38,9 +37,12 @@ def collapse_distance(p: Tensor) -> Tensor:
     """The largest distance from `p` to a vector with the same leading entry, ``[..., K] -> [...]``.
 
     Statement (ii): ``distance(p, q) > collapse_distance(p)`` implies that the leading entries of
-    `p` and `q` differ. The maximum is attained where the leading entry and a set of m others share
-    everything, ``1 / (1 + m)`` each; for each m the m smallest others are the farthest, so no
-    search over sets is needed.
+    `p` and `q` differ. Statement (iii): it is at most ``1 - 1/K``, so vectors farther apart than
+    this have different leading entries.
+
+    The maximum is attained where the leading entry and a set of m others share everything,
+    ``1 / (1 + m)`` each; for each m the m smallest others are the farthest, so no search over sets
+    is needed.
     """
     largest = p.amax(-1, keepdim=True)
     others = p.sort(-1).values[..., :-1]  # ascending; one of the largest is left out
@@ -50,14 +52,6 @@ def collapse_distance(p: Tensor) -> Tensor:
     chosen = torch.arange(count, device=p.device) < sizes[:, None]  # [m, K - 1]
     gaps = torch.where(chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2))
     return ((largest - share).abs() + gaps.sum(-1)).amax(-1) / 2
-
-
-def universal_collapse_distance(classes: int) -> float:
-    """``1 - 1/K``.
-
-    Statement (iii): vectors that are farther apart than this have different leading entries.
-    """
-    return 1 - 1 / classes
 
 
 def step_distance(gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float) -> Tensor:

@@ -10,29 +10,20 @@ it. The model knows this world and nothing else.
     >>> drawn = task.draw(1, seed=3)[0]
     >>> clf.predict(drawn.image).label in task.targets
     True
+
+``task.draw(n, seed, split="test", mix=None)`` gives a list of drawn images, each with its `image`,
+`target` and `sensitive` labels, and ``task.stream(seed)`` the same without an end. In images to
+train on, ``split="train"``, attribute and target go together; in ``"validation"`` and ``"test"``
+all groups are of equal size, and ``mix={(target, value): weight}`` draws other shares of them.
 """
 
 from fair_tta.miniature._model import FOLDER, load_open_clip
-from fair_tta.miniature._world import (
-    BADGES,
-    BIRDS,
-    SCENES,
-    TASKS,
-    DrawnImage,
-    MiniatureTask,
-    Shade,
-    WorldSplit,
-)
+from fair_tta.miniature._world import BADGES, BIRDS, SCENES
 
 __all__ = [
     "BADGES",
     "BIRDS",
     "FOLDER",
     "SCENES",
-    "TASKS",
-    "DrawnImage",
-    "MiniatureTask",
-    "Shade",
-    "WorldSplit",
     "load_open_clip",
 ]

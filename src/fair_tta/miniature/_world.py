@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from typing import Literal, get_args
 from zlib import crc32
 
 import numpy as np
@@ -25,12 +25,10 @@ AMBIGUOUS = 0.5  # how often an attribute is a blend
 Draw = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
 
 
-class WorldSplit(Enum):
-    """Which images: those to train on, to choose a recipe by, or to report."""
+WorldSplit = Literal["train", "validation", "test"]
+"""Which images: those to train on, to choose a recipe by, or to report."""
 
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
+SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class MiniatureTask:
         n: int,
         seed: int = 0,
         *,
-        split: WorldSplit = WorldSplit.TEST,
+        split: WorldSplit = "test",
         mix: Mapping[tuple[str, ...], float] | None = None,
     ) -> list[DrawnImage]:
         """Draw `n` images.
@@ -105,7 +103,8 @@ class MiniatureTask:
         Args:
             n: how many.
             seed: other seeds give other images.
-            split: `WorldSplit.TRAIN` is correlated; the others have groups of equal size.
+            split: ``"train"`` is correlated, ``"validation"`` and ``"test"`` have groups of equal
+                size.
             mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
         """
         check_count("n", n, least=0)
@@ -115,22 +114,20 @@ class MiniatureTask:
         self,
         seed: int = 0,
         *,
-        split: WorldSplit = WorldSplit.TEST,
+        split: WorldSplit = "test",
         mix: Mapping[tuple[str, ...], float] | None = None,
     ) -> Iterator[DrawnImage]:
         """The images of `draw` without an end."""
         check_count("seed", seed, least=0)
-        if not isinstance(split, WorldSplit):
-            raise FairTTAError(
-                f"`split` should be a WorldSplit, such as WorldSplit.TEST (got {split!r})."
-            )
+        if split not in SPLITS:
+            raise FairTTAError(f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).")
         shares = None if mix is None else self._shares(mix)
-        key = crc32(f"{self.name} {split.value}".encode())
+        key = crc32(f"{self.name} {split}".encode())
         for place in itertools.count():
             random = np.random.default_rng([key, seed, place])
             if shares is not None:
                 group = self.groups[int(random.choice(len(shares), p=shares))]
-            elif split is WorldSplit.TRAIN:
+            elif split == "train":
                 group = self._correlated(random)
             else:
                 group = self.groups[place % len(self.groups)]

@@ -64,7 +64,7 @@ def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> 
     plain = Classifiers(views=4).of(Fields("water bird, land bird"))
     html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture)
     assert "FairTPT needs sensitive attribute values" in html
-    assert "UMFC has seen no reference images yet" in html
+    assert "UMFC has not been fitted" in html
     assert 'data-method="zero-shot"' in html
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app import UploadLimits
+from fair_tta.lab.app._server import UploadLimits, read_limits
 from fair_tta.lab.app._uploads import header
 
 
@@ -47,3 +47,10 @@ def test_tables_have_an_end(tmp_path: Path) -> None:
 def test_limits_are_whole_numbers(value: float) -> None:
     with pytest.raises(FairTTAError, match="`files` should be a whole number from 1 on"):
         UploadLimits(files=value)  # type: ignore[arg-type]
+
+
+def test_limits_are_changed_by_name() -> None:
+    assert read_limits({}) == UploadLimits()
+    assert read_limits({"files": 200}) == UploadLimits(files=200)
+    with pytest.raises(FairTTAError, match=r"`limits` should have names of file_bytes, .* 'size'"):
+        read_limits({"size": 1})

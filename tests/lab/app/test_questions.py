@@ -17,7 +17,7 @@ from fair_tta.lab.app._questions import (
 )
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.methods._registry import ADAPTERS
-from fair_tta.miniature import TASKS
+from fair_tta.miniature._world import TASKS
 
 
 @pytest.fixture(scope="module")

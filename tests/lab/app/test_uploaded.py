@@ -10,7 +10,7 @@ import pytest
 
 from fair_tta import FairTTAError
 from fair_tta.auditing import Audit, Examination
-from fair_tta.lab._folder import Labels
+from fair_tta.datasets import Labels
 from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
 from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads, staged_reference

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fair_tta.datasets._labels import Labels, known_path_column
 from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
-from fair_tta.lab.app import UploadLimits
+from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     header,

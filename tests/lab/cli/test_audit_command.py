@@ -283,9 +283,9 @@ def test_an_adapter_that_is_added_runs_alone(
     asked: list[str] = []
     predict = FairTPTClassifier._predict_encoded
 
-    def noted(self: Any, features: Any, **more: Any) -> Any:
+    def noted(self: Any, *given: Any) -> Any:
         asked.append(type(self.adapter).__name__)
-        return predict(self, features, **more)
+        return predict(self, *given)
 
     monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", noted)
     arguments = audit_arguments(folder, tiny_model)
@@ -373,7 +373,7 @@ def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_
     assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
 
 
-@pytest.mark.filterwarnings("default::fair_tta.errors.DamagedRowWarning")
+@pytest.mark.filterwarnings("default:.*as written:UserWarning")
 def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     first = call(*arguments, code=4)
@@ -681,7 +681,7 @@ def test_thresholds(folder: Path, tiny_model: str) -> None:
     page, card = ((folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md"))
     assert html.escape(line) in page
     assert line.replace(">", "&gt;") in card
-    assert "without an interval (" in page
+    assert "not judged; tpt has n/a (no interval" in page
     assert "Fail if" in call(*arguments, "--fail-if", "accuracy < 0", code=4).stderr
 
 

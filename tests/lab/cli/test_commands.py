@@ -32,8 +32,8 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fair_tta.lab.cli._options.make_classifier", interrupted)
     for command in ("predict", "examine"):
+        monkeypatch.setattr(f"fair_tta.lab.cli._{command}.make_classifier", interrupted)
         names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
         assert "goes on" not in call(*names, code=130).stderr
         kept = call(*names, "--out", str(tmp_path), code=130).stderr
@@ -64,8 +64,11 @@ def test_help_fits_a_terminal(command: str) -> None:
     assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
 
 
-def test_adapters_are_listed_with_their_settings() -> None:
-    flat = "".join(call("adapters", columns=600).stdout.split())
+@pytest.mark.parametrize(
+    "words", ["predict --adapter", "fit --adapter", "audit --adapters", "examine --adapters"]
+)
+def test_methods_are_listed_with_their_settings(words: str) -> None:
+    flat = "".join(call(*words.split(), "help", columns=600).stdout.split())
     for name, kind in ADAPTERS.items():
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
@@ -93,7 +96,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
-@pytest.mark.parametrize("words", ["adapters", "audit --help", "--version"])
+@pytest.mark.parametrize("words", ["fit --adapter help", "audit --help", "--version"])
 def test_every_command_ends_quietly_where_the_reader_has_enough(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)  # as `true` does

@@ -13,8 +13,7 @@ from cli_fixtures import tiny_model as tiny_model
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero
 from fair_tta.auditing import Examination
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.miniature import TASKS
-from fair_tta.miniature._world import WorldSplit
+from fair_tta.miniature._world import TASKS
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_usage_errors(pictures: Path, tiny_model: str) -> None:
 def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
     """A summary that fits, with every section; nothing but pictures goes in."""
     task = TASKS["scenes"]
-    for i, drawn in enumerate(task.draw(40, 1, split=WorldSplit.VALIDATION)):
+    for i, drawn in enumerate(task.draw(40, 1, split="validation")):
         drawn.image.save(tmp_path / f"{i:02d}.png")
     names = [f"--targets={label}={phrase}" for label, phrase in task.targets.items()]
     for attribute, values in task.sensitive.items():
@@ -146,7 +145,7 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
 def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:
     task, pictures, out = TASKS["badges"], tmp_path / "pics", tmp_path / "out"
     pictures.mkdir()
-    for i, drawn in enumerate(task.draw(30, 1, split=WorldSplit.VALIDATION)):
+    for i, drawn in enumerate(task.draw(30, 1, split="validation")):
         drawn.image.save(pictures / f"{i:02d}.png")
     arguments = ["examine", str(pictures), "--out", str(out), "--template", task.template]
     arguments += ["--targets", ",".join(task.targets), "--sensitive", "red,green,blue"]

@@ -136,13 +136,37 @@ def test_rows_in_order(place: Path) -> None:
         *("audit", *stored(place, "images.npy"), "--adapters", "zero-shot", *COLUMNS, *NAMED),
         *(*labels, "--out", str(place / "in-order")),
     )
-    assert (
-        "No ids in --features: row by row, its 60 vectors are those of --labels." in result.stderr
-    )
-    by_row = Audit.load(place / "in-order" / "audit.json").document.runs[0]
+    assert result.exit_code == 0
+    document = Audit.load(place / "in-order" / "audit.json").document
+    assert document.provenance["data"]["by_position"] is True
+    assert any("joined with the labels by the order of the rows" in w for w in document.warnings)
+    page = (place / "in-order" / "report.html").read_text()
+    assert "joined with the labels by the order of the rows" in " ".join(page.split())
+    by_row = document.runs[0]
     found = answers(*stored(place, "images.npy"), "--adapter", "zero-shot").values()
     right = sum(one.target == row["label"] for one, row in zip(DRAWN, found, strict=True))
     assert sum(group.correct for group in by_row.groups) == right
+
+
+@few
+@pytest.mark.parametrize("command", ["audit", "mitigate"])
+def test_rows_of_a_label_file_with_names_are_joined_on_purpose_only(
+    place: Path, command: str
+) -> None:
+    out = "--out", str(place / f"by-position-{command}")
+    given = command, *stored(place, "images.npy"), *COLUMNS, *NAMED, *out
+    given += "--labels", str(place / "labels.csv")
+    error = call(*given, code=3).stderr
+    assert "'images.npy' has no ids, and 'labels.csv' has names" in error
+    assert "`--by-position`" in error
+    call(*given, "--by-position")
+    assert (
+        Audit.load(Path(out[1]) / "audit.json").document.provenance["data"]["by_position"] is True
+    )
+    images = command, *COLUMNS, *NAMED, "--labels", str(place / "labels.csv"), *out
+    where = ["--images"] if command == "audit" else []
+    error = call(*images, *where, str(place / "pics"), "--by-position", code=2).stderr
+    assert "it goes with --features" in error
 
 
 @few

@@ -13,36 +13,39 @@ from fits import fit_on
 
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
-from fair_tta.auditing._mitigate import COMPARED
+from fair_tta.auditing._mitigate import CANDIDATES
 from fair_tta.lab.cli._audit import audit_command
-from fair_tta.miniature import BADGES
+from fair_tta.miniature import BIRDS
 
-DRAWN = BADGES.draw(450)
-NAMED = [
-    *("--targets", ",".join(BADGES.targets)),
-    *("--sensitive", f"colour: {','.join(BADGES.sensitive['colour'])}"),
-    *("--template", BADGES.template),
-]
-COLUMNS = ("--target-column", "animal", "--sensitive-column", "colour")
+DRAWN = BIRDS.draw(450)
+
+
+BACKGROUNDS = BIRDS.sensitive["background"]
+NAMED = ["--template", BIRDS.template]
+for label, phrase in BIRDS.targets.items():
+    NAMED += ["--targets", f"{label}={phrase}"]
+for label, phrase in BACKGROUNDS.items():
+    NAMED += ["--sensitive", f"background: {label}={phrase}"]
+COLUMNS = ("--target-column", "animal", "--sensitive-column", "background")
 
 
 @pytest.fixture(scope="module")
-def badges(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("badges")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("birds")
     (folder / "pics").mkdir()
     rows = []
     for i, one in enumerate(DRAWN):
         one.image.save(folder / "pics" / f"{i}.png")
-        rows.append((f"{i}.png", one.target, one.sensitive["colour"]))
+        rows.append((f"{i}.png", one.target, one.sensitive["background"]))
     for name, some in ("labels.csv", rows), ("few.csv", rows[:45]):
         write_labels(folder / name, some)
-        text = (folder / name).read_text().replace("place", "colour", 1)
+        text = (folder / name).read_text().replace("place", "background", 1)
         (folder / name).write_text(text)
     return folder
 
 
-def mitigate(badges: Path, out: str, *more: str, code: int = 0) -> Any:
-    where = str(badges / "pics"), "--out", str(badges / out)
+def mitigate(birds: Path, out: str, *more: str, code: int = 0) -> Any:
+    where = str(birds / "pics"), "--out", str(birds / out)
     return call("mitigate", *where, *NAMED, *more, code=code, columns=80)
 
 
@@ -57,10 +60,10 @@ def used(
     return clf
 
 
-def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = "--labels", str(badges / "labels.csv"), *COLUMNS
-    out = mitigate(badges, "with", *labels)
-    folder = badges / "with"
+def test_with_labels(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = "--labels", str(birds / "labels.csv"), *COLUMNS
+    out = mitigate(birds, "with", *labels)
+    folder = birds / "with"
     clf = used(folder, out.stdout, monkeypatch)
     assert isinstance(clf.adapter, LogitBalance)
     assert clf.adapter._checked_reference().images == 450
@@ -80,24 +83,24 @@ def test_with_labels(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = (folder / "adapter.safetensors").read_bytes()
     monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", no_answer)
-    mitigate(badges, "with", *labels)
+    mitigate(birds, "with", *labels)
     assert (folder / "adapter.safetensors").read_bytes() == before
 
 
-def test_stored_features(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = BADGES.targets, {"colour": BADGES.sensitive["colour"]}, BADGES.template
+def test_stored_features(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = BIRDS.targets, {"background": BIRDS.sensitive["background"]}, BIRDS.template
     clf = FairTPTClassifier("miniature", *names)
     vectors = clf.encode([one.image for one in DRAWN], with_views=False)[:, 0].numpy()
-    np.savez(badges / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)])
+    np.savez(birds / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)])
     sets = [clf._task.target_prompts, *clf._task.sensitive_prompts.values()]
     tables = [clf._task.target_features, *clf._task.sensitive_features.values()]
     prompts = [text for prompt_set in sets for text in prompt_set.texts]
     texts = np.concatenate([table.numpy(force=True) for table in tables])
-    np.savez(badges / "text.npz", prompts=prompts, features=texts, scale=clf._task.scale)
-    stored = "--features", str(badges / "images.npz"), "--text-features", str(badges / "text.npz")
-    labels = "--labels", str(badges / "labels.csv"), *COLUMNS
-    out = call("mitigate", *stored, *NAMED, *labels, "--out", str(badges / "stored"))
-    by_features = used(badges / "stored", out.stdout, monkeypatch, lines=4)
+    np.savez(birds / "text.npz", prompts=prompts, features=texts, scale=clf._task.scale)
+    stored = "--features", str(birds / "images.npz"), "--text-features", str(birds / "text.npz")
+    labels = "--labels", str(birds / "labels.csv"), *COLUMNS
+    out = call("mitigate", *stored, *NAMED, *labels, "--out", str(birds / "stored"))
+    by_features = used(birds / "stored", out.stdout, monkeypatch, lines=4)
     assert isinstance(by_features.adapter, LogitBalance)
     by_images = fit_on(LogitBalance(), clf, [one.image for one in DRAWN])
     np.testing.assert_allclose(
@@ -109,9 +112,9 @@ def test_stored_features(badges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
-    badges: Path, monkeypatch: pytest.MonkeyPatch
+    birds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels, out = ("--labels", str(badges / "few.csv"), *COLUMNS), "killed"
+    labels, out = ("--labels", str(birds / "few.csv"), *COLUMNS), "killed"
     encode, calls = FairTPTClassifier.encode, list[int]()
 
     def counted(self: FairTPTClassifier, images: Any, **how: Any) -> Any:
@@ -124,39 +127,39 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
     with monkeypatch.context() as patched:
         patched.setattr("fair_tta.lab._folder.Runner.stream", killed)
-        mitigate(badges, out, *labels, code=130)
+        mitigate(birds, out, *labels, code=130)
     assert sum(calls) >= 45
     calls.clear()
-    mitigate(badges, out, *labels)
-    assert not (badges / out / "fits").exists()
+    mitigate(birds, out, *labels)
+    assert not (birds / out / "fits").exists()
     continued = sum(calls)
     calls.clear()
-    mitigate(badges, f"{out}-again", *labels)
+    mitigate(birds, f"{out}-again", *labels)
     assert sum(calls) == continued + 45
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
-def test_without_an_effect_no_method_is_written(badges: Path) -> None:
-    folder = badges / "few"
+def test_without_an_effect_no_method_is_written(birds: Path) -> None:
+    folder = birds / "few"
     folder.mkdir()
     other = FairTPTClassifier("miniature", ["a", "b"], ["c", "d"], adapter="logit-balance")
     other.fit([one.image for one in DRAWN]).save(folder / "adapter.safetensors")  # earlier
-    out = mitigate(badges, "few", "--labels", str(badges / "few.csv"), *COLUMNS)
+    out = mitigate(birds, "few", "--labels", str(birds / "few.csv"), *COLUMNS)
     assert not (folder / "adapter.safetensors").exists()
     assert "No method is chosen: association-correction does not" in " ".join(out.stdout.split())
     assert "No method is chosen: association-" in (folder / "report.html").read_text("utf-8")
 
 
 @pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
-def test_images_that_cannot_be_used_are_counted(badges: Path) -> None:
-    (badges / "pics" / "broken.png").write_bytes(b"nonsense")
-    rows = (badges / "few.csv").read_text()
-    (badges / "one-broken.csv").write_text(f"{rows}broken.png,{DRAWN[0].target},red\n")
-    labels = "--labels", str(badges / "one-broken.csv"), *COLUMNS
-    out = mitigate(badges, "broken", *labels, code=4)
+def test_images_that_cannot_be_used_are_counted(birds: Path) -> None:
+    (birds / "pics" / "broken.png").write_bytes(b"nonsense")
+    rows = (birds / "few.csv").read_text()
+    (birds / "one-broken.csv").write_text(f"{rows}broken.png,{DRAWN[0].target},water\n")
+    labels = "--labels", str(birds / "one-broken.csv"), *COLUMNS
+    out = mitigate(birds, "broken", *labels, code=4)
     assert out.stderr.count("cross-fitting on 45 images") == 1
     assert "fitted on 45 images" not in out.stderr
-    audit = Audit.load(badges / "broken" / "audit.json").document
+    audit = Audit.load(birds / "broken" / "audit.json").document
     assert audit.runs[0].metrics.accuracy.n == 45
 
 
@@ -178,11 +181,11 @@ def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path
 
 def test_an_audit_compares_the_same_methods() -> None:
     default = signature(audit_command).parameters["adapters"].default
-    assert default == list(COMPARED)
+    assert default == list(CANDIDATES)
 
 
-def test_a_foreign_file_is_not_replaced(badges: Path) -> None:
-    (badges / "foreign").mkdir()
-    (badges / "foreign" / "adapter.safetensors").write_text("mine")
-    out = mitigate(badges, "foreign", "--labels", str(badges / "few.csv"), *COLUMNS, code=3)
+def test_a_foreign_file_is_not_replaced(birds: Path) -> None:
+    (birds / "foreign").mkdir()
+    (birds / "foreign" / "adapter.safetensors").write_text("mine")
+    out = mitigate(birds, "foreign", "--labels", str(birds / "few.csv"), *COLUMNS, code=3)
     assert "is not a file of fair-tta: choose another place (--out)" in out.stderr

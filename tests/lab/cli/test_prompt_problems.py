@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fair_tta.datasets import PAPER_TASKS
+from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.lab.cli._names import prompt_problems
 
 

@@ -7,10 +7,13 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
-from fair_tta.datasets import PAPER_TASKS, BenchmarkTask, ProblemKind, Split, find_task, read_celeba
+from fair_tta.datasets import BenchmarkTask
+from fair_tta.datasets._celeba import read_celeba
+from fair_tta.datasets._records import ProblemKind, Split
+from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import DatasetError
 
-HAIR = find_task("CelebA", "hair color", "gender")
+HAIR = BenchmarkTask.find("CelebA", "hair color", "gender")
 CELEBA_TASKS = [task for task in PAPER_TASKS if task.dataset == "CelebA"]
 YES_AND_NO = {
     "hair color": ("blond", "blond", "dark"),

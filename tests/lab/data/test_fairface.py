@@ -8,21 +8,14 @@ from pathlib import Path
 import dataset_fixtures as made
 import pytest
 
-from fair_tta.datasets import (
-    PAPER_TASKS,
-    AgeCut,
-    BenchmarkTask,
-    Padding,
-    ProblemKind,
-    Split,
-    find_task,
-    read_fairface,
-)
-from fair_tta.datasets._fairface import bracket_of
+from fair_tta.datasets import BenchmarkTask
+from fair_tta.datasets._fairface import Padding, bracket_of, read_fairface
+from fair_tta.datasets._records import ProblemKind, Split
+from fair_tta.datasets._tasks import PAPER_TASKS, AgeCut
 from fair_tta.errors import DatasetError
 
-AGE_RACE = find_task("FairFace", "age", "race")
-GENDER_RACE = find_task("FairFace", "gender", "race")
+AGE_RACE = BenchmarkTask.find("FairFace", "age", "race")
+GENDER_RACE = BenchmarkTask.find("FairFace", "gender", "race")
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 

@@ -19,17 +19,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fair_tta.datasets import (
-    PAPER_TASKS,
-    BenchmarkTask,
-    Dataset,
-    Problem,
-    ProblemKind,
-    Record,
-    read_folder,
-)
+from fair_tta.datasets import BenchmarkTask, read_folder
 from fair_tta.datasets import _label_files as paths
 from fair_tta.datasets._labels import MISSING, Labels
+from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record
+from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import DatasetError
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}

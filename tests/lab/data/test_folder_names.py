@@ -9,9 +9,9 @@ import pytest
 from checks import picture
 
 from fair_tta._io import Unlisted
-from fair_tta.datasets import Problem, ProblemKind
 from fair_tta.datasets import _labels as module
 from fair_tta.datasets._labels import FOLDER_LABELS, write_labels_of_folders
+from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
 
 

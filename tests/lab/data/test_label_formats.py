@@ -18,9 +18,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from fair_tta.datasets import Problem, ProblemKind, Record, read_folder
+from fair_tta.datasets import read_folder
 from fair_tta.datasets._label_files import LabelTable, Row, _match_ends
 from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._records import Problem, ProblemKind, Record
 from fair_tta.errors import DatasetError
 
 HEADER = ["path", "animal", "place", "age", "is_wild"]

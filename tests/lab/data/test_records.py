@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta._io import printable
-from fair_tta.datasets import Dataset, Problem, ProblemKind, Problems, Record
-from fair_tta.datasets._records import collect
+from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Problems, Record, collect
 from fair_tta.errors import DatasetError
 
 

@@ -9,18 +9,14 @@ import dataset_fixtures as made
 import pytest
 
 from fair_tta import FairTTAError
-from fair_tta.datasets import (
-    PAPER_TASKS,
-    AgeCut,
-    BenchmarkTask,
-    ProblemKind,
-    find_task,
-    read_utkface,
-)
+from fair_tta.datasets import BenchmarkTask
+from fair_tta.datasets._records import ProblemKind
+from fair_tta.datasets._tasks import PAPER_TASKS, AgeCut
+from fair_tta.datasets._utkface import read_utkface
 from fair_tta.errors import DatasetError
 
-AGE_RACE = find_task("UTKFace", "age", "race")
-GENDER_RACE = find_task("UTKFace", "gender", "race")
+AGE_RACE = BenchmarkTask.find("UTKFace", "age", "race")
+GENDER_RACE = BenchmarkTask.find("UTKFace", "gender", "race")
 RACES = ["White", "Black", "Asian", "Indian"]
 
 

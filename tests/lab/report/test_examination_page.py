@@ -15,7 +15,8 @@ from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import OrthCali
-from fair_tta.auditing import Associations, ChangedImage, Examination
+from fair_tta.auditing import Examination
+from fair_tta.auditing._examination import Associations, ChangedImage
 from fair_tta.auditing._examine import examine_predictions
 from fair_tta.extend import Adapter
 from fair_tta.lab.report import _examination as sentences

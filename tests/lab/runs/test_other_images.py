@@ -18,7 +18,7 @@ from fair_tta import FairTPTClassifier, Prediction, ZeroShot
 from fair_tta.datasets._labels import Labels
 from fair_tta.extend import Adapter, AugMix, Needs, Outcome, Task
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab._folder import audit_folder
+from fair_tta.lab import audit_folder
 from fair_tta.lab.runs._job import job_of
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._runner import Engine, Runner

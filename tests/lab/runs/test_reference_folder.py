@@ -147,8 +147,8 @@ def test_shared_pictures_are_known_by_content(clf: FairTPTClassifier, folder: Pa
 @pytest.mark.parametrize(
     ("adapter", "message"),
     [
-        (Labelled(), r"'m' needs the attribute values of its reference images, .*reference=FILE"),
-        (InItsOwnWay(), "'m' cannot be fitted on a folder: no `fit_encoded`"),
+        (Labelled(), r"'m' needs the attribute values of its reference images, .*sensitive=values"),
+        (InItsOwnWay(), "'m' cannot be fitted on a folder: no FittedMethod"),
         (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
     ],
 )
@@ -198,5 +198,5 @@ def test_an_image_that_the_model_fails_on_is_left_out(
 def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
     with pytest.raises(FairTTAError, match="'m' needs the attribute values of its reference"):
         fit_adapters(clf, {"m": Labelled()}, None, list)
-    with pytest.raises(FairTTAError, match="LogitBalance has seen no reference images yet"):
+    with pytest.raises(FairTTAError, match="LogitBalance has not been fitted"):
         clf.examine(iter([]), [LogitBalance()])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fair_tta.errors import DamagedRowWarning, StoreError
+from fair_tta.errors import FairTTAError
 from fair_tta.lab.runs._store import ROWS, Key, Store, StoredRow
 from fair_tta.prediction import Prediction
 
@@ -110,7 +110,7 @@ def test_a_changed_row_is_reported_and_written_again(statement: str, path: Path)
         store.append(rows(3))
     change(path, statement)
     with Store(path) as store:
-        with pytest.warns(DamagedRowWarning, match="1 row is not as written.*computed again"):
+        with pytest.warns(UserWarning, match="1 row is not as written.*computed again"):
             assert store.find(one.key for one in rows(3)).keys() == {row(0).key, row(2).key}
         store.append([row(1)])
     with warnings.catch_warnings(), Store(path) as store:
@@ -118,7 +118,7 @@ def test_a_changed_row_is_reported_and_written_again(statement: str, path: Path)
         assert {one.image: one for one in store} == {one.image: one for one in rows(3)}
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.DamagedRowWarning")
+@pytest.mark.filterwarnings("ignore:.*as written:UserWarning")
 def test_changed_bytes_are_never_rows_that_nobody_wrote(path: Path) -> None:
     randomly = random.Random(0)
     with Store(path) as store:
@@ -132,7 +132,7 @@ def test_changed_bytes_are_never_rows_that_nobody_wrote(path: Path) -> None:
         try:
             with Store(path) as store:
                 assert set(map(repr, store)) <= set(map(repr, rows(40)))
-        except StoreError as error:
+        except FairTTAError as error:
             assert "is damaged" in str(error) or "cannot be used" in str(error)
             assert "\n" not in str(error)
 
@@ -152,7 +152,7 @@ def test_files_of_others_and_of_earlier_versions(
     there = path.with_name(name)
     there.write_bytes(content)
     if words:
-        with pytest.raises(StoreError, match=f"{words}.*--restart"):
+        with pytest.raises(FairTTAError, match=f"{words}.*--restart"):
             Store(path)
         assert there.read_bytes() == content
     with Store(path, restart=bool(words)) as store:
@@ -165,19 +165,19 @@ def test_files_of_others_and_of_earlier_versions(
 def test_a_database_of_somebody_else_is_not_opened(path: Path) -> None:
     change(path, "CREATE TABLE mine (a)")
     content = path.read_bytes()
-    with pytest.raises(StoreError, match="is not a file of fair-tta"):
+    with pytest.raises(FairTTAError, match="is not a file of fair-tta"):
         Store(path)
     assert path.read_bytes() == content
     Store(path, restart=True).close()
     change(path, "PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="written by another version"):
+    with pytest.raises(FairTTAError, match="written by another version"):
         Store(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
 def test_a_pipe_is_not_a_store(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ROWS)
-    with pytest.raises(StoreError, match="is not a file"):
+    with pytest.raises(FairTTAError, match="is not a file"):
         Store(tmp_path / ROWS)
 
 
@@ -186,7 +186,7 @@ def test_a_full_disk_leaves_whole_batches(path: Path) -> None:
         store.append([row(0)])
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
         store._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(StoreError, match=r"disk is full\). Rows that are finished are on disk"):
+        with pytest.raises(FairTTAError, match=r"disk is full\). Rows that are finished are"):
             store.append([row(i) for i in range(1, 40)])
         assert list(store) == [row(0)]
         store._db.execute("PRAGMA max_page_count = 1000000")
@@ -197,14 +197,14 @@ def test_a_full_disk_leaves_whole_batches(path: Path) -> None:
 def test_a_file_that_vanishes_is_reported(path: Path) -> None:
     with Store(path) as store:
         path.unlink()
-        with pytest.raises(StoreError, match="was moved or deleted"):
+        with pytest.raises(FairTTAError, match="was moved or deleted"):
             store.append([row()])
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
 def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(FairTTAError, match="cannot be used"):
         Store(tmp_path / ROWS)
     tmp_path.chmod(0o700)
 
@@ -212,7 +212,7 @@ def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
 def test_one_writer_at_a_time_and_readers_beside_it(path: Path) -> None:
     with Store(path) as store:
         store.append([row()])
-        with pytest.raises(StoreError, match="is in use by another process"):
+        with pytest.raises(FairTTAError, match="is in use by another process"):
             Store(path, restart=True)
         reader = sqlite3.connect(path)
         query = "SELECT json_extract(prediction, '$.label') FROM rows"

@@ -2,7 +2,3 @@
 
 Gradio is imported here alone, and when the app is built.
 """
-
-from fair_tta.lab.app._server import UploadLimits, serve
-
-__all__ = ["UploadLimits", "serve"]

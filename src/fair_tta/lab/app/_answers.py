@@ -18,7 +18,8 @@ from fair_tta.lab.app._questions import FIELDS, Fields, note
 from fair_tta.lab.report._page import embedded
 from fair_tta.methods._base import Adapter
 from fair_tta.methods.tuning._entropy import most_confident
-from fair_tta.miniature import BADGES, TASKS, MiniatureTask
+from fair_tta.miniature import BADGES
+from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 
 
@@ -90,7 +91,7 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
     try:
         prediction = classifier.with_adapter(method).predict(image)
     except FairTTAError as error:
-        return f"<section>{title}{note(error.named(FIELDS))}</section>"
+        return f"<section>{title}{note(error._named(FIELDS))}</section>"
     views = kept_views(classifier, method, image, prediction)
     return (
         f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'

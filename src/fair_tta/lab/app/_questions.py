@@ -83,7 +83,7 @@ def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> 
     try:
         return act()
     except FairTTAError as error:
-        text = error.named(FIELDS)
+        text = error._named(FIELDS)
     except OSError as error:
         text = f"a file cannot be used: {error.strerror or 'reading failed'}."
     except Exception:
@@ -107,7 +107,7 @@ class Fields(NamedTuple):
 
 
 class Classifiers:
-    """The classifiers of one model; arguments are those of `fair_tta.lab.app.serve`."""
+    """The classifiers of one model; arguments are those of `fair_tta.lab.serve`."""
 
     def __init__(
         self,

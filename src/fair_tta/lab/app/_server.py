@@ -61,6 +61,15 @@ class UploadLimits:
                 )
 
 
+def read_limits(changes: Mapping[str, int]) -> UploadLimits:
+    """Return the limits with these changes; an error names a limit that there is not."""
+    known = [field.name for field in fields(UploadLimits)]
+    for name in changes:
+        if name not in known:
+            raise FairTTAError(f"`limits` should have names of {', '.join(known)} (got {name!r}).")
+    return UploadLimits(**changes)
+
+
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
@@ -201,7 +210,7 @@ def serve(
     views: int = 64,
     device: str | None = None,
     dtype: str | None = None,
-    limits: UploadLimits = UploadLimits(),
+    limits: Mapping[str, int] | None = None,
     ready: Callable[[str], None] = lambda url: print(f"fair-tta app: {url}", flush=True),
 ) -> None:
     """Serve the app until Ctrl-C, SIGTERM or SIGHUP; then delete everything that was uploaded.
@@ -215,9 +224,14 @@ def serve(
         views: how many views of each image.
         device: for a model of a string, as for `FairTPTClassifier`.
         dtype: likewise.
-        limits: of what is uploaded and asked.
+        limits: what to change of ``{"file_bytes": 20 * 2**20, "files": 1000, "total_bytes": 2**31,
+            "names": 100, "characters": 10_000, "rows": 10_000, "columns": 100, "jobs": 20}``: bytes
+            of one file, files at once, bytes of all files on the app's disk when an upload begins,
+            names of classes and of values, characters of a field, rows and columns of a file of
+            labels, and runs that wait.
         ready: receives the address.
     """
+    allowed = read_limits(limits or {})
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before it is imported
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     require("gradio", "app")
@@ -227,12 +241,12 @@ def serve(
     from fair_tta.lab.app._questions import Classifiers
 
     logging.disable_progress_bar()  # of loading weights
-    classifiers = Classifiers(model, views=views, device=device, dtype=dtype, limits=limits)
+    classifiers = Classifiers(model, views=views, device=device, dtype=dtype, limits=allowed)
     with _stoppable() as stop, private_folder() as folder:
         is_local = is_loopback(host) and not share
         blocks = build_interface(classifiers, folder, embedded=is_embedded(model), local=is_local)
         try:
-            ready(launch(blocks, folder, limits, host, port, share, open_browser))
+            ready(launch(blocks, folder, allowed, host, port, share, open_browser))
             while not stop.wait(0.5):  # a wait without an end cannot be interrupted on Windows
                 pass
         finally:

@@ -27,8 +27,8 @@ from fair_tta.lab._folder import (
     PROBLEMS,
     REPORT,
     audit_folder,
-    examine_folder,
 )
+from fair_tta.lab._unlabelled import examine_folder
 from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.runs._runner import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -13,8 +13,24 @@ import typer
 
 from fair_tta._io import printable, write_row
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli import _options as options
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._inputs import (
+    GOES_ON,
+    check_methods,
+    chosen_images,
+    log_fitted,
+    make_classifier,
+)
+from fair_tta.lab.cli._methods import PredictionMethod
+from fair_tta.lab.cli._options import (
+    ImageOptions,
+    PromptOptions,
+    ReferenceOptions,
+    RunOptions,
+    ViewEncoderOptions,
+    refuse_unused,
+    with_shared_options,
+)
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -25,6 +41,7 @@ Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
 
 Names = Sequence[str]
+Printer: TypeAlias = "Callable[[Answered, Names, Names, bool], None]"
 
 
 def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
@@ -95,33 +112,18 @@ def _write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+@with_shared_options
 def predict_command(
     context: typer.Context,
     *,
-    images: options.Images = [],  # noqa: B006
-    targets: options.TargetsOption,
-    sensitive: options.SensitiveOption = [],  # noqa: B006
-    template: options.Template = None,
-    model: options.Model = "miniature",
-    adapter: options.OneAdapter = None,
-    reference: options.ReferenceDir = None,
-    reference_is_data: options.ReferenceIsData = False,
+    images: ImageOptions,
+    prompts: PromptOptions,
+    adapter: PredictionMethod = None,
+    reference_set: ReferenceOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per image and line.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
-    null: options.Null = False,
-    features: options.Features = None,
-    id_column: options.IdColumn = None,
-    text_features: options.TextFeatures = None,
-    scale: options.Scale = None,
-    seed: options.Seed = 0,
-    views: options.ViewCount = 64,
-    batch_size: options.BatchSize = 16,
-    device: options.Device = None,
-    dtype: options.Precision = None,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -129,9 +131,8 @@ def predict_command(
             show_default="keep none",
         ),
     ] = None,
-    restart: options.Restart = False,
-    workers: options.Workers = 1,
-    progress: options.ShowProgress = None,
+    encoder: ViewEncoderOptions,
+    run: RunOptions,
 ) -> None:
     """Classify images: a table, or --json or --csv on stdout.
 
@@ -140,13 +141,20 @@ def predict_command(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    options.refuse_idle(context)
+    refuse_unused(
+        context,
+        encoder.unused(bool(images.images)),
+        reference_set.unused(),
+        run.unused(out),
+        images.unused(),
+    )
+    n_done = 0
+    n_failed = 0
 
     def stopped() -> str:
-        on = "" if out is None else f" {options.GOES_ON}"
-        return f"Stopped; {done} images are answered.{on}"
+        text = f"Stopped; {n_done} images are answered."
+        return text if out is None else f"{text} {GOES_ON}"
 
-    done = failed = 0
     with exits(context, stopped):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab._unlabelled import NO_IMAGE, image_sources, predict_images
@@ -155,57 +163,78 @@ def predict_command(
         from fair_tta.lab.runs._runner import batched
         from fair_tta.methods._registry import parse_adapter, short_name
 
+        # Wrong options are refused before the model is loaded
         if adapter is None:
-            adapter = "association-correction" if sensitive else "zero-shot"
+            adapter = "association-correction" if prompts.sensitive else "zero-shot"
         method = usage("--adapter", parse_adapter, adapter)
         named = {short_name(adapter): method}
-        options.check_methods(context, "--adapter", named, reference, in_folds=False)
-        classifier = options.make_classifier(context, adapter=method)
-        batch_size = classifier._batch_size
-        names = classifier.targets, tuple(classifier.sensitive)
-        show = print_json if as_json else print_csv if as_csv else print_table
-        chosen = options.chosen_images(context, is_read_twice=reference is not None)
+        reference = reference_set.reference
+        check_methods("--adapter", named, encoder.features, reference, in_folds=False)
+        classifier = make_classifier(
+            context,
+            prompts.read(),
+            encoder,
+            adapter=method,
+            seed=encoder.seed,
+            views=encoder.views,
+        )
+
+        list_images = chosen_images(images, encoder, is_read_twice=reference is not None)
         if reference is not None:
-            with progress_bars(progress) as bars:
+            with progress_bars(run.progress) as bars:
                 fitted = fit_adapters(
                     classifier,
                     named,
                     reference,
-                    lambda: image_sources(chosen()),
-                    reference_is_data=reference_is_data,
+                    lambda: image_sources(list_images()),
+                    reference_is_data=reference_set.reference_is_data,
                     progress=bars("reference images"),
                 )
-            options.log_fitted(fitted)
+            log_fitted(fitted)
             (method,) = fitted.adapters.values()
             classifier = classifier.with_adapter(method)
-        answered = predict_images(
+
+        answers = predict_images(
             classifier,
             [classifier.adapter],
-            chosen(),
+            list_images(),
             out,
-            engine=Local(workers),
-            model=None if text_features else model,
-            restart=restart,
-            read_ahead="-" not in images,  # whoever types waits for answers
+            engine=Local(run.workers),
+            model=encoder.loadable_model,
+            restart=run.restart,
+            read_ahead=not images.has_stdin,  # people who type wait for answers
         )
-        counted = "-" not in images and (sys.stderr.isatty() if progress is None else progress)
-        total = sum(1 for _ in chosen()) if counted else None
-        with progress_bars(progress) as bars:
+        print_answers: Printer = print_table
+        if as_json:
+            print_answers = print_json
+        elif as_csv:
+            print_answers = print_csv
+        attributes = tuple(classifier.sensitive)
+
+        # Counting all images first is worth it only if somebody sees the total
+        shows_progress = sys.stderr.isatty() if run.progress is None else run.progress
+        total = None
+        if shows_progress and not images.has_stdin:
+            total = sum(1 for _ in list_images())
+        with progress_bars(run.progress) as bars:
             update = bars("images")
             update(0, total)
-            for some in batched(answered, batch_size):
-                reasons = [found for _, found in some if isinstance(found, str)]
-                for reason in reasons if show is print_table else ():
-                    log(reason)  # the others have a place for it
-                rows = [
-                    (path, found if isinstance(found, str) else found[0]) for path, found in some
-                ]
-                show(rows, *names, not done)
-                done, failed = done + len(some), failed + len(reasons)
-                update(done, total)
-        if not done:
-            show([], *names, True)
+            for batch in batched(answers, classifier._batch_size):
+                answered: list[tuple[str, Prediction | str]] = []
+                for path, answer in batch:
+                    if not isinstance(answer, str):
+                        answered.append((path, answer[0]))
+                        continue
+                    n_failed += 1
+                    answered.append((path, answer))
+                    if print_answers is print_table:
+                        log(answer)  # the other formats have a field for it
+                print_answers(answered, classifier.targets, attributes, n_done == 0)
+                n_done += len(batch)
+                update(n_done, total)
+        if n_done == 0:
+            print_answers([], classifier.targets, attributes, True)
             raise FairTTAError(NO_IMAGE)
-    if failed:
-        log(f"{failed} of {done} images could not be used.")
+    if n_failed:
+        log(f"{n_failed} of {n_done} images could not be used.")
         raise typer.Exit(LEFT_OUT)

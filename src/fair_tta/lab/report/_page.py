@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image
 
 from fair_tta._io import printable, write_whole
-from fair_tta.auditing import Audit, AuditDocument
+from fair_tta.auditing import Audit
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _drawings as charts
@@ -289,7 +290,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         >>> y_true, y_pred = ["cat", "dog"] * 100, ["cat"] * 100 + ["cat", "dog"] * 50
         >>> found = audit(y_true, y_pred, ["indoors"] * 100 + ["outdoors"] * 100)
         >>> print(markdown(found, title="Cats and dogs").splitlines()[0])
-        ## Cats and dogs: a typical gap of 70.7 points between groups
+        ## Cats and dogs: a typical gap of 70.7 points between groups, at balanced accuracy 75.0
     """
     document = _document(audit)
     cells = sentences.cells_of_runs(document, CARD_ROWS)

@@ -11,7 +11,7 @@ from typing import Any
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
-from fair_tta.datasets import Record
+from fair_tta.datasets._records import Record
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.methods._base import Adapter

@@ -21,7 +21,7 @@ from zlib import crc32
 import msgspec
 
 from fair_tta._io import printable
-from fair_tta.errors import DamagedRowWarning, StoreError
+from fair_tta.errors import FairTTAError
 from fair_tta.prediction import Prediction
 
 ROWS = "rows.sqlite"
@@ -90,13 +90,13 @@ class Store:
         was_begun: whether there were rows when it was opened.
 
     Raises:
-        StoreError: another process is writing to it, it is damaged, or it is not a file of ours.
+        FairTTAError: another process is writing to it, it is damaged, or it is not a file of ours.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, restart: bool = False) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_file():
-            raise StoreError(f"{str(self.path)!r} is not a file: choose another place (--out).")
+            raise FairTTAError(f"{str(self.path)!r} is not a file: choose another place (--out).")
         self._lock = self._claim()
         try:
             if restart:
@@ -137,7 +137,7 @@ class Store:
         if not rows:
             return
         if not self.path.exists():
-            raise StoreError(f"{str(self.path)!r} was moved or deleted during the run.")
+            raise FairTTAError(f"{str(self.path)!r} was moved or deleted during the run.")
         with self._explained(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, map(_record, rows))
@@ -184,7 +184,7 @@ class Store:
         elif header and written != _FORMAT.to_bytes(4, "big"):
             what = f"{str(self.path)!r} was written by another version of fair-tta"
         if what:
-            raise StoreError(f"{what}: choose another place (--out), or discard it (--restart).")
+            raise FairTTAError(f"{what}: choose another place (--out), or discard it (--restart).")
 
     def _read(self, records: Iterable[tuple[Any, ...]]) -> Iterator[StoredRow]:
         damaged = 0
@@ -203,7 +203,7 @@ class Store:
                 f"{str(self.path)!r}: {damaged} {'row is' if damaged == 1 else 'rows are'} not as "
                 "written (is the disk sound?). What is needed of them is computed again, the other "
                 "rows are used.",
-                DamagedRowWarning,
+                UserWarning,
                 stacklevel=4,
             )
 
@@ -230,7 +230,7 @@ class Store:
                     f"cannot be used ({text}). Rows that are finished are on disk: solve this, and "
                     "the same command resumes from there, or choose another place (--out)."
                 )
-            raise StoreError(f"{str(self.path)!r} {what}") from error
+            raise FairTTAError(f"{str(self.path)!r} {what}") from error
 
 
 def _connect(path: Path, timeout: float = 0.0) -> sqlite3.Connection:

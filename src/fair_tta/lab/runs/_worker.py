@@ -28,6 +28,7 @@ from fair_tta.lab.runs._image_files import ImageFile, read_image
 from fair_tta.lab.runs._job import Asked, Job, WorkUnit
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.methods._base import Adapter
+from fair_tta.prediction import Prediction
 
 ImageRows = list[StoredRow] | str
 """The rows of an image in the order of what is asked, or why it cannot be used."""
@@ -135,7 +136,7 @@ class Worker:
             clf._vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
         if is_own:
-            predictions = clf._predict_batch(images)
+            predictions: Sequence[Prediction] = clf.predict(images)
         else:
             features = torch.stack([encoded[i][0] for i in usable])
             predictions = clf._predict_encoded(features, images)

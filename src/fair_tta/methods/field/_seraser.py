@@ -133,7 +133,7 @@ class SEraser(PixelAdapter):
 
     Args:
         auxiliary: images that show what should not matter: a function of an image and a random
-            generator, with your segmentation, or `DistortedViews`.
+            generator, with your segmentation; otherwise 15 distorted copies with a hole.
         black: whether an all-black image is one more.
         loss: what is minimised.
         rate: how far to step; `ELRA` looks at the whole loss here, in nats.
@@ -142,7 +142,7 @@ class SEraser(PixelAdapter):
     Example:
         >>> def background(image, generator):
         ...     return [Image.composite(Image.new("RGB", image.size), image, my_mask(image))]
-        >>> SEraser(auxiliary=background, loss=KLFromUniform(hold=True)).steps
+        >>> SEraser(auxiliary=background).steps
         20
     """
 
@@ -159,8 +159,7 @@ class SEraser(PixelAdapter):
         if not is_function or not isinstance(self.auxiliary, Hashable):
             raise FairTTAError(
                 "`auxiliary` should be a function of an image and a random generator that returns "
-                "images, or DistortedViews(), and hashable as a frozen dataclass is (got "
-                f"{self.auxiliary!r})."
+                f"images, and hashable as a frozen dataclass is (got {self.auxiliary!r})."
             )
 
     def _check_task(self, task: Task) -> None:

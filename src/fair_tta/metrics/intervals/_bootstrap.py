@@ -14,7 +14,7 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.metrics._answer_table import Columns, Floats, Ints
-from fair_tta.metrics._estimates import Over, check_over
+from fair_tta.metrics._estimates import GroupsOver, Over, read_over
 from fair_tta.metrics.intervals._closed_forms import check_share
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ class Bootstrap:
         resamples: how many tables are drawn.
         seed: the same seed gives the same interval.
         level: how often intervals like this one should cover the truth.
-        strata: what is held fixed: the number of images of each class and sensitive value, or of
-            each sensitive value only, so that classes may become more or less frequent.
+        strata: what is held fixed: the number of images of each class and sensitive value, or with
+            ``"sensitive"`` of each sensitive value only, so that classes may become more or less
+            frequent.
 
     Example:
         >>> Bootstrap(resamples=10_000, seed=1).level
@@ -44,13 +45,13 @@ class Bootstrap:
     resamples: int = 2000
     seed: int = 0
     level: float = 0.95
-    strata: Over = Over.TARGET_AND_SENSITIVE
+    strata: Over | GroupsOver = "target and sensitive"
 
     def __post_init__(self) -> None:
         check_count("resamples", self.resamples)
         check_count("seed", self.seed, least=0)
         check_share("level", self.level)
-        check_over("strata", self.strata)
+        object.__setattr__(self, "strata", read_over("strata", self.strata))
 
 
 DEFAULT = Bootstrap()

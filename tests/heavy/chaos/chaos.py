@@ -1,9 +1,9 @@
 """Kills, full and read-only disks, vanishing folders, two writers, clocks that jump: the rows at
 the end are those of an undisturbed run.
 
-    python tests/chaos/chaos.py                            # `make chaos`: 100 kills and the rest
-    python tests/chaos/chaos.py --kills 300 --first 100    # others
-    python tests/chaos/chaos.py --only "full disk" "two writers, fit"
+    python tests/heavy/chaos/chaos.py  # `make chaos`: 100 kills and the rest
+    python tests/heavy/chaos/chaos.py --kills 300 --first 100    # others
+    python tests/heavy/chaos/chaos.py --only "full disk" "two writers, fit"
 
 One line for each scenario; the exit code is 1 if anything differs.
 """

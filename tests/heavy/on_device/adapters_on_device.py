@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,7 +17,6 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
-from fits import fit_on
 
 from fair_tta import (
     ELRA,
@@ -30,10 +28,10 @@ from fair_tta import (
     FixedRate,
     OrthCali,
 )
-from fair_tta import methods as adapters
-from fair_tta.extend import AugMix
+from fair_tta.extend import AugMix, FittedMethod
 from fair_tta.images._draw import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
+from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods.tuning._directions import Aggregator, combine
 from fair_tta.methods.tuning._upgrad import upgrad_weights
 
@@ -48,13 +46,11 @@ SAME = 1e-4
 """Between the CPU, which has float64 for what is delicate, and a device, which has float32."""
 
 
-def is_adapter(name: str) -> bool:
-    kind = getattr(adapters, name)
-    is_method = is_dataclass(kind) and hasattr(kind, "adapt") and name != "Chained"
-    return is_method and not hasattr(kind, "knowing")  # TIE needs true values
-
-
-EXPORTED = {name: getattr(adapters, name)() for name in adapters.__all__ if is_adapter(name)}
+EXPORTED = {
+    kind.__name__: kind()
+    for kind in ADAPTERS.values()
+    if not hasattr(kind, "knowing")  # TIE needs true values
+}
 AUTOENCODER = autoencoders.random_weights(families.DIM, 32)
 EXPORTED["SEM"] = SEM(
     autoencoder=autoencoders.saved(Path(mkdtemp()) / "sae.safetensors", AUTOENCODER)
@@ -84,16 +80,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceW
 def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
-    if hasattr(adapter, "fit"):
+    clf = clf.with_adapter(adapter)
+    if isinstance(adapter, FittedMethod):
         count = 60 if adapter.needs.class_labels else 12
         images = [picture(100 + i % 12) for i in range(count)]
-        labels: Any = ()
-        if adapter.needs.labels:
-            labels = ({a: [v[i % len(v)] for i in range(count)] for a, v in SENSITIVE.items()},)
-        elif adapter.needs.class_labels:
-            labels = ([TARGETS[i % len(TARGETS)] for i in range(count)],)
-        adapter = fit_on(adapter, clf, images, *labels)
-    return clf.with_adapter(adapter)
+        classes = [TARGETS[i % len(TARGETS)] for i in range(count)]
+        values = {name: [v[i % len(v)] for i in range(count)] for name, v in SENSITIVE.items()}
+        clf.fit(
+            images,
+            classes if adapter.needs.class_labels else None,
+            values if adapter.needs.labels else None,
+        )
+    return clf
 
 
 def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:

@@ -18,7 +18,7 @@ from fair_tta import (
     OrthCali,
     ZeroShot,
 )
-from fair_tta.auditing import Associations
+from fair_tta.auditing._examination import Associations
 from fair_tta.extend import Adapter, AugMix
 
 pytest_plugins = ("device_models",)

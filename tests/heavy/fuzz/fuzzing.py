@@ -1,7 +1,7 @@
 """Odd inputs by the thousand: each is answered, refused with a FairTTAError, or has a reason.
 
-    python tests/fuzz/fuzzing.py --inputs 12000          # `make fuzz`
-    python tests/fuzz/fuzzing.py --door images --only 77  # one again, with its traceback
+    python tests/heavy/fuzz/fuzzing.py --inputs 12000          # `make fuzz`
+    python tests/heavy/fuzz/fuzzing.py --door images --only 77  # one again, with its traceback
 
 No input may take longer than `SECONDS` of CPU time, or more memory than `MEMORY` above what the
 process had.

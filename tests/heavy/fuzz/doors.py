@@ -21,13 +21,12 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import torch
-from fits import fit_on, save
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot, miniature
+from fair_tta import FairTPTClassifier, LogitBalance, Prediction, ZeroShot, miniature
 from fair_tta.auditing import Audit, Examination, audit
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._records import Problem
@@ -41,6 +40,8 @@ from fair_tta.metrics import Bootstrap
 from fair_tta.models import Backend, resolve
 
 ANSWER, REASON = "answer", "row with a reason"
+SQLITE_HEADER = 100
+"""Bytes: of the format of the file, and its version."""
 Door = Callable[[Random, Path], str]
 
 _LABELS = (
@@ -159,8 +160,8 @@ def arrays(random: Random, folder: Path) -> str:
         clf = classifier().with_views(made).with_adapter(parse_adapter("zero"))
         clf.predict(drawn())
         return ANSWER
-    found = classifier().predict(made)
-    for prediction in found if isinstance(found, list) else [found]:
+    answers = classifier().predict(made)
+    for prediction in [answers] if isinstance(answers, Prediction) else answers:
         assert abs(sum(prediction.probabilities.values()) - 1) < 1e-3
     return ANSWER
 
@@ -306,7 +307,10 @@ def _row(number: int, prediction: Any) -> StoredRow:
 def stores(random: Random, folder: Path) -> str:
     """A file of rows, damaged: what is still there is as it was, and it can be written to."""
     path = folder / ROWS
-    path.write_bytes(mutated(random, rows(), [rows()]))
+    data = mutated(random, rows(), [rows()])
+    if random.random() < 0.7:  # a damaged header is refused before any row is read
+        data = rows()[:SQLITE_HEADER] + data[SQLITE_HEADER:]
+    path.write_bytes(data)
     with Store(path) as store:
         whole = {row.image for row in store}
         assert whole <= {f"{i}.png" for i in range(6)}
@@ -320,11 +324,10 @@ def fitted() -> bytes:
     """A file of a fitted method."""
     from tempfile import TemporaryDirectory
 
-    method = fit_on(
-        LogitBalance(), classifier(), [p.image for p in miniature.BIRDS.draw(8, seed=1)]
-    )
+    images = [drawn.image for drawn in miniature.BIRDS.draw(8, seed=1)]
+    balanced = classifier().with_adapter(LogitBalance()).fit(images)
     with TemporaryDirectory() as folder:
-        save(method, Path(folder) / "fitted.safetensors")
+        balanced.save(Path(folder) / "fitted.safetensors")
         return (Path(folder) / "fitted.safetensors").read_bytes()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import devices
 import pytest
 
-FOLDER = Path(__file__).parent / "on_device"
+FOLDER = Path(__file__).parent
 
 
 @devices.skip_without_device
@@ -20,6 +20,6 @@ def test_on_a_second_device() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
     environment = {**os.environ, "FAIR_TTA_TEST_DEVICE": devices.NAME}
     run = subprocess.run(
-        command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True
+        command, env=environment, cwd=FOLDER.parents[2], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout[-8000:] + run.stderr[-2000:]

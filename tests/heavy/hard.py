@@ -1,8 +1,8 @@
 """The whole suite as other machines would run it: `make test-hard`.
 
-    python tests/hard.py                 # every run
-    python tests/hard.py avx2 busy       # some
-    python tests/hard.py --seeds 1 2     # with the hypothesis seeds of an earlier call
+    python tests/heavy/hard.py                 # every run
+    python tests/heavy/hard.py avx2 busy       # some
+    python tests/heavy/hard.py --seeds 1 2     # with the hypothesis seeds of an earlier call
 
 One line per run; a failure does not stop the others. PYTEST_ADDOPTS reaches pytest as ever.
 """
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / ".hard"
 
 
@@ -60,7 +60,7 @@ def threads(number: int, **settings: str) -> dict[str, str]:
 # of oneDNN: three libraries that round differently from processor to processor.
 OLD = {"MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 # They compare with rows of other processes, which know nothing of the imitation.
-NOT_IMITATED = [f"--ignore=tests/{n}.py" for n in ("lab/runs/test_runner", "lab/cli/test_kill")]
+NOT_IMITATED = [f"--ignore=tests/{n}.py" for n in ("lab/runs/test_runner", "heavy/kills/test_kill")]
 MACHINES = {
     "default": Machine(threads(1, ATEN_CPU_CAPABILITY="default", **OLD)),
     "avx2": Machine(threads(4, ATEN_CPU_CAPABILITY="avx2"), seed=1, needs="avx2"),
@@ -95,9 +95,7 @@ def run(name: str, machine: Machine, seed: int) -> bool:
     """One run of the suite, told in one line; whether it passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(machine.processes)]
     command += [f"--hypothesis-seed={seed}", *machine.options]
-    path = os.pathsep.join(
-        filter(None, [str(ROOT / "tests/helpers"), os.environ.get("PYTHONPATH")])
-    )
+    path = os.pathsep.join(filter(None, [str(ROOT / "tests/heavy"), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, **machine.settings, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
     log, start = LOGS / f"{name}.log", time.monotonic()
     with log.open("w") as file, busy(machine.busy):

@@ -1,0 +1,96 @@
+"""One door to the paper's four datasets."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, TypeAlias, get_args
+
+from fair_tta.datasets._celeba import read_celeba
+from fair_tta.datasets._fairface import Padding, read_fairface
+from fair_tta.datasets._records import Dataset, Split
+from fair_tta.datasets._tasks import AgeCut, BenchmarkTask
+from fair_tta.datasets._utkface import read_utkface
+from fair_tta.datasets._waterbirds import read_waterbirds
+from fair_tta.errors import DatasetError
+
+SplitName: TypeAlias = Literal["train", "validation", "test", "all"]
+
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+
+_PADDINGS = {"narrow": Padding.NARROW, "wide": Padding.WIDE}
+
+
+def read_dataset(
+    task: BenchmarkTask,
+    root: str | os.PathLike[str],
+    *,
+    split: SplitName | None = None,
+    young_below: int = 40,
+    old_from: int | None = None,
+    padding: Literal["narrow", "wide"] | None = None,
+    check_images: bool = True,
+) -> Dataset:
+    """Read the dataset that a task belongs to.
+
+    What comes back has ``records``, the images that can be used, each with its ``path``, ``target``
+    and ``sensitive`` values; ``problems``, what was left out or repaired; ``parameters``, the
+    choices that were made; and ``sample(k, seed)``, the same with k records drawn at random.
+
+    The paper does not state who is young and who is old, and public code has no common rule: some
+    take 20 and over against 10 and under, some make three groups with cuts at 20 and 40. 40 is an
+    edge of FairFace's brackets, so it is one cut for both datasets with ages.
+
+    Args:
+        task: what `BenchmarkTask.find` returns, or your own on one of the four datasets.
+        root: the folder of the dataset, or one with several datasets by their names.
+        split: the part to read; if None the test split of CelebA and Waterbirds, the validation
+            split of FairFace (its test split is not public) and all of UTKFace (it has none).
+        young_below: where the task asks for age, the young are younger than this, in years.
+        old_from: the old are at least so old, and anyone in between is left out and counted; the
+            same age as `young_below` if None.
+        padding: which of the two sets of images of FairFace; if None the narrow one (the usual
+            choice) before the wide one. It is recorded.
+        check_images: whether images must be there; False reads labels only.
+    """
+    part = _split_of(split)
+    ages = AgeCut(young_below, old_from)
+    if task.dataset == "FairFace":
+        part = part or Split.VALIDATION
+        margin = _padding_of(padding)
+        return read_fairface(
+            root, task, split=part, ages=ages, padding=margin, check_images=check_images
+        )
+    if padding is not None:
+        raise DatasetError(
+            f"`padding` should be None: only FairFace has two sets of images (got {padding!r})."
+        )
+    if task.dataset == "CelebA":
+        return read_celeba(root, task, split=part or Split.TEST, check_images=check_images)
+    if task.dataset == "Waterbirds":
+        return read_waterbirds(root, task, split=part or Split.TEST, check_images=check_images)
+    if task.dataset == "UTKFace":
+        if part not in (None, Split.ALL):
+            raise DatasetError(
+                f"`split` should be 'all' or None: UTKFace has no splits (got {split!r})."
+            )
+        return read_utkface(root, task, ages=ages, check_images=check_images)
+    raise DatasetError(
+        "`task` should belong to CelebA, FairFace, UTKFace or Waterbirds; for images of your own "
+        f"use `read_folder` (got {task.dataset!r})."
+    )
+
+
+def _split_of(split: str | None) -> Split | None:
+    if split is None:
+        return None
+    if split not in SPLITS:
+        raise DatasetError(f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).")
+    return Split(split)
+
+
+def _padding_of(padding: str | None) -> Padding | None:
+    if padding is None:
+        return None
+    if padding not in _PADDINGS:
+        raise DatasetError(f"`padding` should be 'narrow' or 'wide' (got {padding!r}).")
+    return _PADDINGS[padding]
