@@ -14,6 +14,7 @@ import typer
 
 from fair_tta import __version__
 from fair_tta.lab.cli import _audit as audit
+from fair_tta.lab.cli import _compare as compare
 from fair_tta.lab.cli import _examine as examine
 from fair_tta.lab.cli import _mitigate as mitigate
 from fair_tta.lab.cli import _other as other
@@ -29,11 +30,10 @@ for function in (
     predict.predict_command,
     examine.examine_command,
     audit.audit_command,
-    audit.compare_command,
+    compare.compare_command,
     mitigate.mitigate_command,
     other.fit_command,
     other.report_command,
-    other.adapters_command,
 ):
     first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
     app.command(function.__name__.removesuffix("_command"), short_help=first)(function)

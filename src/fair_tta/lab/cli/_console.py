@@ -16,18 +16,6 @@ from typer.core import TyperGroup
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
-STORED = "no image was looked at, and cost is that of the methods without encoding"
-NOTE = "no --model: the embedded miniature model, which knows drawn images only"
-
-
-def embedded_notes(context: typer.Context) -> list[str]:
-    """Notes of a command that was given no ``--model``, or features in place of images."""
-    source, given = context.get_parameter_source("model"), context.params
-    is_given = (source is not None and source.name != "DEFAULT") or given.get("text_features")
-    file = given.get("features")
-    return [NOTE] * (not is_given) + ([f"stored features, {file.name}: {STORED}"] if file else [])
-
-
 CANNOT_USE = 3  # the input
 LEFT_OUT = 4  # some rows or images, the rest is done
 FAILED = 5  # a threshold, the audit is done
@@ -124,7 +112,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 def _message(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
-        return error.named(names)
+        return error._named(names)
     if isinstance(error, MemoryError):
         return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
     if isinstance(error, OSError) and error.errno in _FULL:
@@ -147,5 +135,5 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
         return read(*arguments)
     except FairTTAError as error:
         names = {name: f"--{name}" for name in ("targets", "sensitive", "template")}
-        text = error.named({**names, option.lstrip("-").lower(): option})
+        text = error._named({**names, option.lstrip("-").lower(): option})
         raise typer.BadParameter(printable_lines(text), param_hint=option) from None
