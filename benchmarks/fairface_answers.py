@@ -156,7 +156,7 @@ def changes(audits: dict[str, dict[str, list[Audit]]]) -> str:
 def cells_of(one: Audit) -> dict[tuple[str, str], Estimate]:
     """The share of right answers of each class in each group."""
     return {
-        (cell.target, next(iter(group.sensitive.values()))): cell.true_positive_rate.estimate
+        (cell.target, next(iter(group.sensitive.values()))): cell.true_positive_rate
         for group in one.document.runs[0].groups
         for cell in group.classes
     }
