@@ -1,6 +1,6 @@
 """How far answers move on the miniature world, and how far they would have to move to change.
 
-    python benchmarks/moves.py [--seeds 2] [--pictures 120]
+    python benchmarks/moves.py [--seeds 2] [--pictures 120] [--results]
 
 Distances are those of `fair_tta.metrics.simplex`, between probabilities before and after.
 """
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from pathlib import Path
 
 import numpy as np
-from rich.console import Console
+from result_files import RESULTS, table, write_results
 from rich.progress import track
-from rich.table import Table
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, OrthCali
 from fair_tta.extend import Adapter
@@ -29,12 +29,21 @@ METHODS: dict[str, Adapter] = {
     "FairTPT, beta 0.2": FairTPT(rate=ELRA(beta=0.2)),
     "FairTPT-MO": FairTPTMO(),
 }
+HEAD = ("task", "method", "answers", "median margin", "median move", "90 % move less than",
+        "could not change, %", "changed")  # fmt: skip
+INTRODUCTION = """# How far answers move
+
+`python benchmarks/moves.py --results` writes this file: the drawn world, seeds from 1000 on;
+distances between probabilities before and after. What it says: docs/reproducing.md."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--pictures", type=int, default=120, help="for each seed and task")
+    parser.add_argument(
+        "--results", type=Path, nargs="?", const=RESULTS, help="write the table to this folder"
+    )
     options = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
     work = run_episodes(TASKS.values(), METHODS, seeds=seeds, images=options.pictures)
@@ -42,17 +51,18 @@ def main() -> None:
     answers = {
         (episode.task.name, episode.method, episode.seed): episode.predictions for episode in work
     }
-    table = Table("task", "method", "answers", "median margin", "median move")
-    for column in ("90 % move less than", "could not change, %", "changed"):
-        table.add_column(column)
+    rows = []
     for task, method in itertools.product(TASKS, METHODS):
         found = [p for seed in seeds for p in answers[task, method, seed]]
         middle, most = np.quantile([p.distance for p in found], [0.5, 0.9])
         margin = np.median([p.flip_margin for p in found])
         certain = 100 * np.mean([p.certified_unchanged for p in found])
         figures = f"{margin:.2f}", f"{middle:.3f}", f"{most:.3f}", f"{certain:.0f}"
-        table.add_row(task, method, str(len(found)), *figures, str(sum(p.flipped for p in found)))
-    Console(width=120).print(table)
+        rows.append([task, method, str(len(found)), *figures, str(sum(p.flipped for p in found))])
+    text = table(HEAD, rows)
+    print(text)
+    if options.results:
+        write_results("moves", INTRODUCTION, {"moves": text}, options.results)
 
 
 if __name__ == "__main__":
