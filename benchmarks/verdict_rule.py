@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 from coverage import Design
 
-from fair_tta.auditing._document import Difference, EstimateFields, Measured
 from fair_tta.auditing._judge import Verdict, verdict_on
 from fair_tta.auditing._run import _compared_groups
 from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._answer_table import Columns
-from fair_tta.metrics._estimates import SMALL
+from fair_tta.metrics._estimates import SMALL, Estimate
 
 HOW = Bootstrap()
 NEEDED = (
@@ -82,10 +81,8 @@ SMALL_GROUPS = [
 
 def judged(columns: Columns) -> Verdict:
     """Return the verdict of the rule on two runs: what it reads of an audit, and nothing else."""
-    differences = {
-        figure.name: Difference.of(figure.difference(columns, 0, 1, HOW)) for figure in NEEDED
-    }
-    balanced = Measured.of(definitions.BALANCED_ACCURACY.estimate(columns, 1, HOW))
+    differences = {figure.name: figure.difference(columns, 0, 1, HOW) for figure in NEEDED}
+    balanced = definitions.BALANCED_ACCURACY.estimate(columns, 1, HOW)
     after = SimpleNamespace(name="after", metrics=_named({"balanced_accuracy": balanced}))
     sizes = columns.totals().reshape(len(columns.groups), -1).tolist()
     groups = [
@@ -110,7 +107,7 @@ def _cells(columns: Columns, sizes: Sequence[float]) -> list[SimpleNamespace]:
     return [SimpleNamespace(target=str(target), images=int(n)) for target, n in pairs]
 
 
-def _named(figures: Mapping[str, EstimateFields]) -> SimpleNamespace:
+def _named(figures: Mapping[str, Estimate]) -> SimpleNamespace:
     """Return figures as a document has them."""
     return SimpleNamespace(by_name=lambda: figures)
 

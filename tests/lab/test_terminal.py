@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta import Prediction
-from fair_tta.auditing._document import Difference
 from fair_tta.lab import _terminal as terminal
 from fair_tta.lab._demo import shown_figure, to_rich
 from fair_tta.lab._terminal import make_progress, make_table
@@ -100,7 +99,7 @@ def test_audit(width: int) -> None:
         undefined("no images: a_name_of_forty_letters_that_never_ends_ / 12"),
     ]
     runs = {
-        name: {key: Difference.of(figures[(i + k) % 4]) for k, key in enumerate(SHOWN_METRICS)}
+        name: {key: figures[(i + k) % 4] for k, key in enumerate(SHOWN_METRICS)}
         for i, name in enumerate(NAMES)
     }
     text = printed(_metric_table("10000000 images", runs, "+"), width)

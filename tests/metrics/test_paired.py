@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import sys
 from collections.abc import Hashable
 from dataclasses import replace
@@ -183,7 +182,7 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
     there = changes(rows, 0, 1, how)
     back = changes(rows, 1, 0, how)
     for metric, one, other in zip(ALL, there, back, strict=True):
-        if math.isnan(one.value) or (one.reason or "").startswith("no interval"):
+        if one.value is None or (one.reason or "").startswith("no interval"):
             assert (one.low, one.high) == (None, None)
             continue
         assert one.low is not None
@@ -214,7 +213,7 @@ def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) ->
     )
     here, there = (changes(some, 0, 1, Bootstrap()) for some in (rows, other))
     for metric, one, two in zip(ALL, here, there, strict=True):
-        if math.isnan(one.value):
+        if one.value is None:
             continue
         assert one.value == pytest.approx(two.value, abs=1e-12)
         if one.low is not None and one.high is not None:  # up to other draws

@@ -144,8 +144,8 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
             f"{each.run} {verdict_on(document, each).objection}" for each in document.comparisons
         ]
         return None, f"No method is chosen: {'; '.join(objections)}."
-    gap_change = comparison.adjusted.typical_gap.shown("+", "")
-    accuracy_change = comparison.adjusted.balanced_accuracy.shown("+", "")
+    gap_change = comparison.adjusted.typical_gap.to_text("+", "")
+    accuracy_change = comparison.adjusted.balanced_accuracy.to_text("+", "")
     return comparison.run, (
         f"{comparison.run} is chosen: it changes the typical gap by {gap_change} points "
         f"({100 * document.settings.level:g} % CI, allowing for {len(document.comparisons)} "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta.auditing import Audit, compare
-from fair_tta.auditing._document import EstimateFields
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._records import Record, choose
 from fair_tta.images._stored import ImageSource
@@ -197,13 +195,13 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
         against = {c.run: c for c in document.comparisons}
         for run in document.runs:
             metrics = run.metrics.by_name()
-            values = {key: Estimate(metrics[key].estimate.value, 0) for key in (_GAP, *_BESIDE)}
+            values = {key: Estimate(metrics[key].value, 0) for key in (_GAP, *_BESIDE)}
             sides = dict.fromkeys(values, 0)
             change = ""
             if run.name in against:
                 differences = against[run.name].adjusted.by_name()
-                sides = {key: _side(key, differences[key].estimate) for key in values}
-                change = shown_figure(differences[_GAP].estimate, sides[_GAP], sign="+")
+                sides = {key: _side(key, differences[key]) for key in values}
+                change = shown_figure(differences[_GAP], sides[_GAP], sign="+")
             cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
             beside = [(shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE]
             assert run.cost is not None
@@ -224,9 +222,10 @@ def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
     """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
     zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
     """
-    if math.isnan(estimate.value):
+    if estimate.value is None:
         return "n/a"
-    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[side]
+    marks = {0: "", 1: " +", -1: " -"}
+    return estimate.to_text(sign, "") + marks[side]
 
 
 def to_rich(table: Overview) -> Group:

@@ -256,7 +256,7 @@ def share_of(
     if level is None:
         return change
     low, high = change_ends(columns, mask, was, now, level)
-    return replace(change, low=low, high=high)
+    return Estimate(change.value, n, low, high)
 
 
 def _read(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats
@@ -183,8 +184,10 @@ class OwnMetric(Figure):
     score: Literal["entropy", "confidence"] | None = field(default=None, kw_only=True)
 
     def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
-        found = self.measure(columns, run, how or Bootstrap())
-        return found if how is not None else replace(found, low=None, high=None)
+        estimate = self.measure(columns, run, how or Bootstrap())
+        if how is None:
+            return structs.replace(estimate, low=None, high=None)
+        return estimate
 
     def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
         return self.change(columns, before, after, how)
@@ -202,9 +205,8 @@ def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
 def with_reason(
     value: float, n: int, low: Any, high: Any, reason: str | None, needs: str = TWO_GROUPS
 ) -> Estimate:
-    """An estimate with the reason why it is not defined, or with what it leaves out."""
+    """Return an estimate with the reason why it is not defined, or with what it leaves out."""
     if math.isnan(value):
         why = f"a gap needs {needs}"
         return undefined(f"{why}; {reason}" if reason else why, n)
-    ends = [None if end is None or np.isnan(end) else float(end) for end in (low, high)]
-    return Estimate(value, n, ends[0], ends[1], reason)
+    return Estimate(value, n, low, high, reason)

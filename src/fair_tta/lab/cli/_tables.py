@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 
-from fair_tta.auditing._document import AuditDocument, EstimateFields
+from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.lab._folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
@@ -19,6 +19,7 @@ from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figur
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
 from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, images
 from fair_tta.lab.runs._store import ROWS
+from fair_tta.metrics._estimates import Estimate
 
 SHOWN_METRICS = {
     "accuracy": "accuracy",
@@ -173,7 +174,7 @@ def _pseudo_eod_table(document: AuditDocument) -> Group:
     return make_table(title, header, rows)
 
 
-def _metric_table(title: str, runs: Mapping[str, Mapping[str, EstimateFields]], sign: str) -> Group:
+def _metric_table(title: str, runs: Mapping[str, Mapping[str, Estimate]], sign: str) -> Group:
     """Return a row for each run, a column for each metric."""
     rows = []
     for name, figures in runs.items():
@@ -194,7 +195,7 @@ def harm_table(document: AuditDocument, classes: str) -> Group:
     return make_table(title, ["method", "group", "n", "rate"], rows, words=(0, 1))
 
 
-def figure_cell(figure: EstimateFields | None, sign: str) -> str:
+def figure_cell(figure: Estimate | None, sign: str) -> str:
     """Return percent with its interval; nothing if there is no figure."""
     if figure is None:
         return ""
