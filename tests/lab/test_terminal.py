@@ -102,7 +102,7 @@ def test_audit(width: int) -> None:
         name: {key: figures[(i + k) % 4] for k, key in enumerate(SHOWN_METRICS)}
         for i, name in enumerate(NAMES)
     }
-    text = printed(_metric_table("10000000 images", runs, "+"), width)
+    text = printed(_metric_table("10000000 images", runs, signed=True), width)
     wanted = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
     all_there(["10000000 images", *wanted * 3], text)
 

@@ -53,6 +53,8 @@ def test_version_and_help() -> None:
         assert f" {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
+    places = [text.index(f" {group}: ") for group in ("Start", "Measure", "Improve", "Look")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,6 +9,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import log_fitted, make_classifier
 from fair_tta.lab.cli._methods import FittedMethod
 from fair_tta.lab.cli._options import (
@@ -18,8 +19,6 @@ from fair_tta.lab.cli._options import (
     SampleOptions,
     ShowProgress,
     ViewCount,
-    refuse_unused,
-    with_shared_options,
 )
 
 

@@ -14,6 +14,7 @@ import typer
 from fair_tta._io import printable, write_row
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import (
     GOES_ON,
     check_methods,
@@ -28,8 +29,6 @@ from fair_tta.lab.cli._options import (
     ReferenceOptions,
     RunOptions,
     ViewEncoderOptions,
-    refuse_unused,
-    with_shared_options,
 )
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
 from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
-from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, images
+from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, figure_text, images
 from fair_tta.lab.runs._store import ROWS
 from fair_tta.metrics._estimates import Estimate
 
@@ -53,11 +53,11 @@ def print_audit(result: FolderAudit) -> None:
 
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     figures = {run.name: run.metrics.by_name() for run in document.runs}
-    show_table(_metric_table(f"{document.data.n} images; {level}", figures, ""))
+    show_table(_metric_table(f"{document.data.n} images; {level}", figures, signed=False))
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
         changes = {each.run: each.adjusted.by_name() for each in document.comparisons}
-        show_table(_metric_table(title, changes, "+"))
+        show_table(_metric_table(title, changes, signed=True))
     show(LEGEND)
     for sentence in _withheld_sentences(document):
         show(sentence)
@@ -158,13 +158,16 @@ def _pseudo_eod_table(document: AuditDocument) -> Group:
         balanced = run.metrics.by_name().get("balanced_accuracy")
         for attribute, odds in perceived.items():
             row = [f"{run.name}, {attribute}" if len(perceived) > 1 else run.name]
-            row.append(NONE if balanced is None else figure_cell(balanced, ""))
-            row += [figure_cell(odds.eod, ""), figure_cell(odds.pseudo_eod, "")]
+            row.append(NONE if balanced is None else figure_cell(balanced))
+            row += [figure_cell(odds.eod), figure_cell(odds.pseudo_eod)]
             change = changes.get(run.name, {}).get(attribute)
             if change is None:
                 row += ["", ""]
             else:
-                row += [figure_cell(change.eod, "+"), figure_cell(change.pseudo_eod, "+")]
+                row += [
+                    figure_cell(change.eod, signed=True),
+                    figure_cell(change.pseudo_eod, signed=True),
+                ]
             rows.append(row)
     header = ["method", SHOWN_METRICS["balanced_accuracy"]]
     header += ["EOD by labels", "without labels", "its change", "without labels"]
@@ -174,11 +177,11 @@ def _pseudo_eod_table(document: AuditDocument) -> Group:
     return make_table(title, header, rows)
 
 
-def _metric_table(title: str, runs: Mapping[str, Mapping[str, Estimate]], sign: str) -> Group:
+def _metric_table(title: str, runs: Mapping[str, Mapping[str, Estimate]], signed: bool) -> Group:
     """Return a row for each run, a column for each metric."""
     rows = []
     for name, figures in runs.items():
-        rows.append([name, *(figure_cell(figures[metric], sign) for metric in SHOWN_METRICS)])
+        rows.append([name, *(figure_cell(figures[metric], signed) for metric in SHOWN_METRICS)])
     return make_table(title, ["method", *SHOWN_METRICS.values()], rows)
 
 
@@ -189,22 +192,15 @@ def harm_table(document: AuditDocument, classes: str) -> Group:
         for harm in run.harm:
             if harm.classes == classes:
                 group = " / ".join(harm.sensitive.values()) or "everybody"
-                rows.append([run.name, group, str(harm.rate.n), figure_cell(harm.rate, "")])
+                rows.append([run.name, group, str(harm.rate.n), figure_cell(harm.rate)])
     names = ", ".join(document.data.harmful[classes])
     title = f"Answers in the set {classes} ({names}), percent of each group"
     return make_table(title, ["method", "group", "n", "rate"], rows, words=(0, 1))
 
 
-def figure_cell(figure: Estimate | None, sign: str) -> str:
-    """Return percent with its interval; nothing if there is no figure."""
-    if figure is None:
-        return ""
-    if figure.is_withheld:
-        return NONE
-    text = f"{100 * (figure.value or 0.0):{sign}.1f}"
-    if figure.low is None or figure.high is None:
-        return text
-    return f"{text} [{100 * figure.low:{sign}.1f}, {100 * figure.high:{sign}.1f}]"
+def figure_cell(figure: Estimate | None, signed: bool = False) -> str:
+    """Return a figure as pages have it, in plain characters; nothing if there is none."""
+    return "" if figure is None else figure_text(figure, signed).translate(_PLAIN)
 
 
 _TONES = {"": "bold", "good": "bold green", "bad": "bold red"}
@@ -250,7 +246,7 @@ def _association_table(attribute: str, perceived: PerceivedAttribute) -> Group:
     shown = [y for y in classes if y in strongest]
     rows = []
     for value, row in associations.items():
-        share = figure_cell(perceived.shares[value], "")
+        share = figure_cell(perceived.shares[value])
         rows.append([value, share, *(f"{row[y]:+.2f}" for y in shown)])
     title = f"{attribute}: shares perceived; prompt associations in logits"
     if len(shown) < len(classes):
@@ -264,8 +260,8 @@ def _confidence_sentence(perceived: PerceivedAttribute) -> str:
     if perceived.r_squared is not None:
         explained = f"{100 * perceived.r_squared:.1f}"
     return (
-        f"The most probable value has {figure_cell(perceived.confidence, '')}; entropy (100 is "
-        f"indifferent) {figure_cell(perceived.entropy, '')}; R^2 of the target's logits on what is "
+        f"The most probable value has {figure_cell(perceived.confidence)}; entropy (100 is "
+        f"indifferent) {figure_cell(perceived.entropy)}; R^2 of the target's logits on what is "
         f"perceived {explained}."
     )
 
@@ -274,12 +270,12 @@ def _change_table(
     attribute: str, perceived: PerceivedAttribute, document: ExaminationDocument
 ) -> Group:
     """Return methods in the order of the ranking, below zero-shot."""
-    rows = [["zero-shot, as it is", figure_cell(perceived.pseudo_eod, ""), "", ""]]
+    rows = [["zero-shot, as it is", figure_cell(perceived.pseudo_eod), "", ""]]
     for adapter in sentences.ranked(document, attribute):
         odds = adapter.pseudo_eod[attribute]
-        changed = f"{adapter.changed}: {figure_cell(adapter.changed_share, '')}"
-        after = figure_cell(odds.after, "")
-        rows.append([adapter.name, after, figure_cell(odds.change, "+"), changed])
+        changed = f"{adapter.changed}: {figure_cell(adapter.changed_share)}"
+        after = figure_cell(odds.after)
+        rows.append([adapter.name, after, figure_cell(odds.change, signed=True), changed])
     header = ["method", "pseudo-EOD", "change of it", "answers changed"]
     return make_table(f"{attribute}: by the model's perception", header, rows)
 
