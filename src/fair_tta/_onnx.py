@@ -231,7 +231,7 @@ def _files_beside(path: Path) -> list[Path]:
 
 
 def _why_not_beside(folder: Path, location: str) -> str:
-    """Return why a location is no file below a folder; empty if it is one."""
+    """Return why a location is not a file below a folder; empty if it is one."""
     if "\0" in location:
         return "not a file"
     place = folder / location

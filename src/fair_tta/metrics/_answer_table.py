@@ -445,7 +445,7 @@ def distinct_names(
     """The names given, or those found, sorted.
 
     Raises:
-        FairTTAError: they are not distinct, or two of them cannot be told apart by reading.
+        FairTTAError: they are not distinct, or two of them cannot be distinguished by reading.
     """
     if given is None:
         distinct = set(found)

@@ -248,5 +248,5 @@ def _path(record: Record) -> str:
     """Return the path as `predict --csv` writes it, except for the sign before a formula."""
     path = printable(record.key)
     if path.startswith("'") and text_cell(path[1:]) == path:
-        return path[1:]  # folders may stand before, where it is no formula
+        return path[1:]  # folders may stand before, where it is not a formula
     return path
