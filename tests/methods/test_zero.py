@@ -71,6 +71,14 @@ def test_losers_of_a_tie_are_above_those_with_fewer_votes() -> None:
     assert shares == [0.4, np.nextafter(0.4, 0), 0.2]
 
 
+def test_a_class_with_fewer_votes_wins_no_tie_whatever_its_sum() -> None:
+    first, second, third = [0.4, 0.22, 0.38], [0.21, 0.41, 0.38], [0.01, 0.01, 0.98]
+    (tie,) = by_hand([first, first, second, second, third], rho=1.0).probabilities.tolist()
+    assert tie == [np.nextafter(0.4, 0), 0.4, 0.2]
+    (majority,) = by_hand([first, first, third], rho=1.0).probabilities.tolist()
+    assert majority == [2 / 3, 0, 1 / 3]
+
+
 @pytest.mark.parametrize(
     ("views", "rho", "count"),
     [(64, 0.1, 6), (64, 0.3, 19), (100, 0.29, 29), (4, 0.1, 1), (1, 1, 1)],

@@ -16,18 +16,6 @@ from typer.core import TyperGroup
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
-STORED = "no image was looked at, and cost is that of the methods without encoding"
-NOTE = "no --model: the embedded miniature model, which knows drawn images only"
-
-
-def embedded_notes(context: typer.Context) -> list[str]:
-    """Notes of a command that was given no ``--model``, or features in place of images."""
-    source, given = context.get_parameter_source("model"), context.params
-    is_given = (source is not None and source.name != "DEFAULT") or given.get("text_features")
-    file = given.get("features")
-    return [NOTE] * (not is_given) + ([f"stored features, {file.name}: {STORED}"] if file else [])
-
-
 CANNOT_USE = 3  # the input
 LEFT_OUT = 4  # some rows or images, the rest is done
 FAILED = 5  # a threshold, the audit is done
@@ -84,6 +72,16 @@ class Commands(TyperGroup):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
             sys.exit(PIPE_CLOSED)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands below the groups that they were registered in."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            row = (name, command.short_help or "")
+            groups.setdefault(getattr(command, "rich_help_panel", ""), []).append(row)
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Help of a command reads no values: typer would import pydantic, half of the start."""
