@@ -254,7 +254,7 @@ def verdict(found: Audit, method: str) -> str:
     adjusted = next(c for c in found.document.comparisons if c.run == method).adjusted.by_name()
     sides = {}
     for metric, (title, better) in SHOWN.items():
-        figure = adjusted[metric].estimate
+        figure = adjusted[metric]
         if figure.low is not None and figure.high is not None:
             sides[title] = better * (int(figure.low > 0) - int(figure.high < 0))
     worse = [title for title in ("accuracy", "WGA", "typical gap") if sides.get(title) == -1]

@@ -114,7 +114,7 @@ def test_embeddings_of_many_prompts_are_made_once(
     def work() -> list[torch.Tensor]:
         return [
             task.encode_many(task.target_prompts, context),
-            task.pull_back(task.target_prompts, context, cotangent),
+            task._pull_back(task.target_prompts, context, cotangent),
         ]
 
     first = work()

@@ -250,7 +250,7 @@ def claims(path: Path) -> None:
 
 def scaling(path: Path) -> None:
     """What one picture takes of a card and of a Python thread, from the table of the page."""
-    rows = page_table("docs/speed.md", "for each image")[1:]
+    rows = page_table("benchmarks/results/roofline.md", "for each image")[1:]
     bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
     place = iter(bars)
     at = next(place)

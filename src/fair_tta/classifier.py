@@ -449,7 +449,7 @@ class FairTPTClassifier:
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
             if are_stored(images):
-                task = task.seen_in(dtype_of(images))
+                task = task._seen_in(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
@@ -524,7 +524,7 @@ class FairTPTClassifier:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
             if is_own(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                seen = task.seen_in(dtype_of(features))
+                seen = task._seen_in(dtype_of(features))
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()

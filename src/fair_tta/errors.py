@@ -30,11 +30,11 @@ class FairTTAError(ValueError):
         found = re.search(r"`(\w+)", str(self))
         return None if found is None else found[1]
 
-    def named(self, names: Mapping[str, str]) -> str:
+    def _named(self, names: Mapping[str, str]) -> str:
         """The message with other names for arguments, such as those of options.
 
         Example:
-            >>> FairTTAError("`model='x'` could not be loaded.").named({"model": "--model"})
+            >>> FairTTAError("`model='x'` could not be loaded.")._named({"model": "--model"})
             "`--model 'x'` could not be loaded."
         """
         text = str(self)

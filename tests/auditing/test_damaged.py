@@ -55,6 +55,9 @@ VALUES: tuple[Any, ...] = (
 )
 
 
+OPTIONAL = {"low", "high", "reason"}  # of an estimate: what is left out is read as null
+
+
 def is_read(text: str | bytes, path: Path) -> bool:
     """Whether it loads, and then it has a report; all else but our own error is a failure."""
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -106,12 +109,12 @@ def test_a_saved_audit_loads_as_it_was(tmp_path: Path) -> None:
 def test_what_is_missing_or_of_another_kind(tmp_path: Path) -> None:
     """Nothing in every place, and in every third place values in turn."""
     path, everywhere = tmp_path / "audit.json", list(places(json.loads(TEXT)))
-    gone = [is_read(edited(place), path) for place in everywhere]
+    gone = [is_read(edited(place), path) for place in everywhere if place[-1] not in OPTIONAL]
     changed = [
         is_read(edited(place, VALUES[i % len(VALUES)]), path)
         for i, place in enumerate(everywhere[::3])
     ]
-    assert len(gone) > 700
+    assert len(gone) > 600
     assert 0 < sum(gone) < len(gone) / 4
     assert 0 < sum(changed) < len(changed) / 2
 

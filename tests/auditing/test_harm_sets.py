@@ -28,9 +28,7 @@ def made(answers: list[str], name: str = "before", **more: Any) -> Audit:
 def test_rates_are_those_of_the_metrics() -> None:
     found = made(BEFORE).document
     assert found.data.harmful == {"crime": ("thief",), "not <human>": ("<ape>", "animal")}
-    rates: dict[Any, Any] = {
-        (h.classes, *h.sensitive.items()): h.rate.estimate for h in found.runs[0].harm
-    }
+    rates: dict[Any, Any] = {(h.classes, *h.sensitive.items()): h.rate for h in found.runs[0].harm}
     assert len(rates) == 2 * (1 + 2 + 2)
     for name, classes in SETS.items():
         everybody = metrics.harm_rate(BEFORE, ["all"] * 120, classes)["all"]
@@ -45,7 +43,7 @@ def test_changes_are_those_of_the_metrics() -> None:
     (comparison,) = together.document.comparisons
     changes = {(h.classes, *h.sensitive.items()): h.difference for h in comparison.harm}
     expected = metrics.harm_rate_change(BEFORE, AFTER, RACE, ["thief"])["q"]
-    assert changes["crime", ("race", "q")].estimate == expected
+    assert changes["crime", ("race", "q")] == expected
     assert Audit.from_json(together.to_json()) == together
 
 

@@ -83,7 +83,7 @@ def test_latex_has_differences(loaded: Audit) -> None:
     (comparison,) = loaded.document.comparisons
     title, row, *_ = below.strip().splitlines()
     assert title == r"\multicolumn{6}{l}{Difference from a\_b \& c, on the same images} \\"
-    shown = comparison.adjusted.accuracy.shown("+").replace("%", "")
+    shown = comparison.adjusted.accuracy.to_text("+").replace("%", "")
     assert row.startswith(f"{comparison.run} & {shown} & ")
     assert row.count("&") == 5
 

@@ -116,7 +116,7 @@ def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[s
             if run.name in changes:
                 found = changes[run.name].typical_gap
                 side = -(found.low > 0) or int(found.high < 0) if found.low and found.high else 0
-                assert change == (shown_figure(found.estimate, side, sign="+"), side)
+                assert change == (shown_figure(found, side, sign="+"), side)
             else:
                 assert (change, cost[0]) == (("", 0), times(1.0))
 

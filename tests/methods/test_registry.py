@@ -25,7 +25,7 @@ from fair_tta import (
 )
 from fair_tta import methods as adapters
 from fair_tta.extend import Adapter
-from fair_tta.lab.cli._options import complete_adapters
+from fair_tta.lab.cli._methods import complete_adapters
 from fair_tta.methods import (
     MEMO,
     SAGE,

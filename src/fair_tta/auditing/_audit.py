@@ -14,10 +14,10 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
-from fair_tta.auditing._document import AuditDocument, ComparedGroup, EstimateFields, schema
+from fair_tta.auditing._document import AuditDocument, ComparedGroup, schema
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import Estimate, label, listed
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Audit(Written):
     """
 
     document: AuditDocument
-    columns: Columns | None = None
+    columns: AnswerTable | None = None
 
     _kind = AuditDocument
 
@@ -139,7 +139,7 @@ class Audit(Written):
         metrics = self.document.runs[self._position(run)].metrics.by_name()
         if metric not in metrics:
             raise FairTTAError(f"`metric` should be one of {list(metrics)} (got {metric!r}).")
-        return metrics[metric].estimate
+        return metrics[metric]
 
     def difference(self, metric: str, run: str) -> Estimate:
         """How a figure of a run differs from that of the first, with its paired interval.
@@ -152,7 +152,7 @@ class Audit(Written):
             raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")
         if metric not in others[run]:
             raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
-        return others[run][metric].estimate
+        return others[run][metric]
 
     def compared_group(
         self, run: str, sensitive: Mapping[str, str], target: str | None = None
@@ -329,7 +329,7 @@ class Audit(Written):
             sensitive_features=pandas.DataFrame(columns.sensitive),
         )
 
-    def _need_columns(self, what: str) -> Columns:
+    def _need_columns(self, what: str) -> AnswerTable:
         """The columns, or an error that explains why `what` is not possible."""
         if self.columns is None:
             raise FairTTAError(
@@ -362,7 +362,7 @@ class Audit(Written):
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():
                 if metric in _HEADS:
-                    lines.append(f"  {metric:27}{figure.shown()}  n = {figure.n}")
+                    lines.append(f"  {metric:27}{figure.to_text()}  n = {figure.n}")
         return "\n".join([*lines, *self.warnings])
 
 
@@ -376,12 +376,12 @@ def _column(attribute: str) -> str:
     return f"sensitive: {attribute}"
 
 
-def _numbers(figure: EstimateFields) -> dict[str, float | int | None]:
+def _numbers(figure: Estimate) -> dict[str, float | int | None]:
     return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
 
 
-def _percent(figure: EstimateFields | None, sign: str = "") -> str:
-    return "n/a" if figure is None or figure.is_withheld else figure.shown(sign, "")
+def _percent(figure: Estimate | None, sign: str = "") -> str:
+    return "n/a" if figure is None or figure.is_withheld else figure.to_text(sign, "")
 
 
 def latex_table(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, ValidationError, convert, defstruct, field
 from msgspec.json import schema_components
@@ -27,91 +29,40 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What all parts share: they cannot be changed, and what they do not know is refused."""
 
 
-class EstimateFields(Part, frozen=True):
-    """A figure. n: the images it rests on. low and high: its interval, null if it has none."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: NotNegative
-    reason: str | None
-
-    @classmethod
-    def of(cls, estimate: Estimate) -> Self:
-        """The figure as JSON has it: NaN is null."""
-        return cls(**estimate.to_dict())
-
-    @property
-    def estimate(self) -> Estimate:
-        """The reverse of `of`."""
-        return Estimate.from_dict(asdict(self))
-
-    @property
-    def is_withheld(self) -> bool:
-        """Whether the value must not be printed: there is none, or there is a reason why it has no
-        interval.
-        """
-        return self.value is None or (self.low is None and self.reason is not None)
-
-    def shown(self, sign: str = "", unit: str = "%") -> str:
-        """``81.2% [77.1%, 84.6%]``, or the reason why nothing is shown."""
-        if self.is_withheld:
-            return f"{self.reason}"
-        value, low, high = (
-            f"{100 * (x or 0.0):{sign}.1f}{unit}" for x in (self.value, self.low, self.high)
-        )
-        return value if self.low is None else f"{value} [{low}, {high}]"
-
-
-class Measured(EstimateFields, frozen=True):
-    """n: the images it rests on. low and high: its interval, null if it has none."""
-
-    value: Rate | None
-    low: Rate | None
-    high: Rate | None
-
-
-class Difference(EstimateFields, frozen=True):
-    """Run minus reference, on the same images."""
-
-    value: Change | None
-    low: Change | None
-    high: Change | None
-
-
-F = TypeVar("F", bound=EstimateFields)
+RateEstimate: TypeAlias = Estimate[Rate]
+ChangeEstimate: TypeAlias = Estimate[Change]
 
 COMPARED = [metric for metric in METRICS.values() if metric.is_compared]
 """What a comparison has a difference of."""
 
 
-class Figures(Part, Generic[F], frozen=True):
+class Figures(Part, frozen=True):
     """A field for each entry of `fair_tta.metrics.definitions.METRICS`."""
 
     if TYPE_CHECKING:
 
-        def __init__(self, **figures: F) -> None: ...
-        def __getattr__(self, name: str) -> F: ...
+        def __init__(self, **figures: Estimate) -> None: ...
+        def __getattr__(self, name: str) -> Estimate: ...
 
-    def by_name(self) -> dict[str, F]:
-        """``{metric: figure}``"""
+    def by_name(self) -> dict[str, Estimate]:
+        """Return ``{metric: figure}``."""
         return asdict(self)
 
 
-def _figures(name: str, doc: str, kind: Any, metrics: Iterable[Figure]) -> Any:
-    fields = [(metric.name, kind) for metric in metrics]
+def _figures(name: str, doc: str, estimate: Any, metrics: Iterable[Figure]) -> Any:
+    fields = [(metric.name, estimate) for metric in metrics]
     return defstruct(name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True)
 
 
 if TYPE_CHECKING:
-    RunMetrics: TypeAlias = Figures[Measured]
-    Differences: TypeAlias = Figures[Difference]
+    RunMetrics: TypeAlias = Figures
+    Differences: TypeAlias = Figures
 else:
-    RunMetrics = _figures("RunMetrics", "The figures of a run.", Measured, METRICS.values())
+    RunMetrics = _figures("RunMetrics", "The figures of a run.", RateEstimate, METRICS.values())
     Differences = _figures(
         "Differences",
         "How the figures of a run differ from those of the reference.",
-        Difference,
+        ChangeEstimate,
         COMPARED,
     )
 
@@ -127,8 +78,8 @@ class AdapterFields(Part, frozen=True):
 class ZeroShotScores(Part, frozen=True):
     """The same images with the prompt as it was given."""
 
-    average_target_confidence: Measured
-    sensitive_indifference: Mapping[str, Measured]
+    average_target_confidence: RateEstimate
+    sensitive_indifference: Mapping[str, RateEstimate]
 
 
 class PerceivedOdds(Part, frozen=True):
@@ -138,15 +89,15 @@ class PerceivedOdds(Part, frozen=True):
     attribute alone, null if the data has no attribute of this name.
     """
 
-    pseudo_eod: Measured
-    eod: Measured | None
+    pseudo_eod: RateEstimate
+    eod: RateEstimate | None
 
 
 class PerceivedOddsChange(Part, frozen=True):
     """How both differ from those of the reference."""
 
-    pseudo_eod: Difference
-    eod: Difference | None
+    pseudo_eod: ChangeEstimate
+    eod: ChangeEstimate | None
 
 
 class GroupName(Part, frozen=True):
@@ -168,9 +119,9 @@ class GapsOfClass(Part, frozen=True):
 
     target: str
     n: NotNegative
-    tpr_gap: Measured
-    fpr_gap: Measured
-    selection_gap: Measured
+    tpr_gap: RateEstimate
+    fpr_gap: RateEstimate
+    selection_gap: RateEstimate
 
 
 class ClassInGroup(Part, frozen=True):
@@ -179,9 +130,9 @@ class ClassInGroup(Part, frozen=True):
     target: str
     n: NotNegative
     correct: NotNegative
-    true_positive_rate: Measured
-    false_positive_rate: Measured
-    selection_rate: Measured
+    true_positive_rate: RateEstimate
+    false_positive_rate: RateEstimate
+    selection_rate: RateEstimate
     different_images: NotNegative | None = None
 
     @property
@@ -196,8 +147,8 @@ class GroupFigures(Part, frozen=True):
     sensitive: LabelByName
     n: NotNegative
     correct: NotNegative
-    accuracy: Measured
-    calibration_error: Measured
+    accuracy: RateEstimate
+    calibration_error: RateEstimate
     confusion: Annotated[
         tuple[tuple[NotNegative, ...], ...],
         Meta(
@@ -213,7 +164,7 @@ class HarmRate(Part, frozen=True):
 
     classes: Annotated[str, Meta(description="The name of the set in data.harmful.")]
     sensitive: LabelByName
-    rate: Measured
+    rate: RateEstimate
 
 
 class HarmChange(Part, frozen=True):
@@ -221,7 +172,7 @@ class HarmChange(Part, frozen=True):
 
     classes: str
     sensitive: LabelByName
-    difference: Difference
+    difference: ChangeEstimate
 
 
 class RelativeSteps(Part, frozen=True):
@@ -262,7 +213,7 @@ class RunFigures(Part, frozen=True):
     name: str
     adapter: AdapterFields | None
     metrics: RunMetrics
-    sensitive_indifference: Mapping[str, Measured]
+    sensitive_indifference: Mapping[str, RateEstimate]
     zero_shot_scores: ZeroShotScores | None
     worst_group: WorstGroups
     classes: tuple[GapsOfClass, ...]
@@ -304,12 +255,12 @@ class ComparedGroup(GroupName, frozen=True):
     in every group (Holm); null for a group of all classes.
     """
 
-    difference: Difference
+    difference: ChangeEstimate
     changes: AnswerChanges
-    corrected: Difference | None = None
+    corrected: ChangeEstimate | None = None
 
     @property
-    def judged(self) -> Difference:
+    def judged(self) -> ChangeEstimate:
         """The difference whose interval verdicts follow."""
         return self.corrected or self.difference
 
@@ -322,7 +273,7 @@ class Comparison(Part, frozen=True):
     reference: str
     run: str
     differences: Differences
-    sensitive_indifference: Mapping[str, Difference]
+    sensitive_indifference: Mapping[str, ChangeEstimate]
     changes: AnswerChanges
     groups: tuple[ComparedGroup, ...]
     harm: tuple[HarmChange, ...] = ()
@@ -480,9 +431,18 @@ class AuditDocument(Part, frozen=True):
                     raise FairTTAError(f"{run.name!r:.60} has more right answers than images")
 
 
+_ESTIMATES = {
+    "RateEstimate": (Rate, "A figure from 0 to 1."),
+    "ChangeEstimate": (Change, "Run minus reference, on the same images."),
+}
+"""Names of estimates in the schema, with their bounds and what they are."""
+
+_ESTIMATE_FIELDS = " n: the images it rests on. low and high: its interval, null if it has none."
+
+
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON Schema of audits."""
+    """Return the JSON Schema of audits."""
     (top, _), parts = schema_components([AuditDocument, Provenance], ref_template="#/$defs/{name}")
     for part in parts.values():
         part["description"] = " ".join(part["description"].split())
@@ -490,5 +450,19 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "fair-tta audit, version 1",
         **top,
-        "$defs": parts,
+        "$defs": _with_named_estimates(parts),
     }
+
+
+def _with_named_estimates(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a schema with short names instead of ``Estimate[Annotated[...]]``."""
+    text = json.dumps(parts)
+    for name, (bounds, _) in _ESTIMATES.items():
+        title = f"Estimate[{bounds}]"
+        key = re.sub(r"[^a-zA-Z0-9.\-_]", "_", title)  # as msgspec writes it
+        text = text.replace(f'"{key}"', f'"{name}"').replace(f'/{key}"', f'/{name}"')
+        text = text.replace(json.dumps(title), f'"{name}"')
+    named: dict[str, Any] = json.loads(text)
+    for name, (_, description) in _ESTIMATES.items():
+        named[name]["description"] = description + _ESTIMATE_FIELDS
+    return named

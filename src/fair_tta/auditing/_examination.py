@@ -15,12 +15,12 @@ from fair_tta._io import write_whole
 from fair_tta.auditing._audit import Written
 from fair_tta.auditing._document import (
     AdapterFields,
-    Difference,
-    Measured,
+    ChangeEstimate,
     NotNegative,
     Part,
     Provenance,
     Rate,
+    RateEstimate,
     read_origin,
 )
 from fair_tta.errors import FairTTAError, ImageError
@@ -68,12 +68,12 @@ class PerceivedAttribute(Part, frozen=True):
     zero-shot answers. labels_needed: to measure what is only perceived here.
     """
 
-    shares: Mapping[str, Measured]
-    entropy: Measured
-    confidence: Measured
+    shares: Mapping[str, RateEstimate]
+    entropy: RateEstimate
+    confidence: RateEstimate
     r_squared: Rate | None
     associations: Mapping[str, Mapping[str, float]]
-    pseudo_eod: Measured
+    pseudo_eod: RateEstimate
     labels_needed: GroupLabels
 
 
@@ -84,8 +84,8 @@ class PseudoChange(Part, frozen=True):
     accuracy as large as this one, if its answers change as often as all; null if there is none.
     """
 
-    after: Measured
-    change: Difference
+    after: RateEstimate
+    change: ChangeEstimate
     images_needed: NotNegative | None
 
 
@@ -95,7 +95,7 @@ class ExaminedAdapter(Part, frozen=True):
     name: str
     adapter: AdapterFields
     changed: NotNegative
-    changed_share: Measured
+    changed_share: RateEstimate
     pseudo_eod: Mapping[str, PseudoChange]
     labels_needed: ChangeLabels
     warnings: Mapping[str, NotNegative]
@@ -317,13 +317,13 @@ class Examination(Written):
         document = self.document
         lines = [f"{document.n} images, without labels"]
         for attribute, of in document.attributes.items():
-            shares = ", ".join(f"{name} {share.shown()}" for name, share in of.shares.items())
-            lines += [f"{attribute}: perceived as {shares}; entropy {of.entropy.shown()}"]
-            lines += [f"  {'zero-shot':27}{of.pseudo_eod.shown()}"]
+            shares = ", ".join(f"{name} {share.to_text()}" for name, share in of.shares.items())
+            lines += [f"{attribute}: perceived as {shares}; entropy {of.entropy.to_text()}"]
+            lines += [f"  {'zero-shot':27}{of.pseudo_eod.to_text()}"]
             by_name = {adapter.name: adapter for adapter in document.adapters}
             for adapter in (by_name[name] for name in document.ranking[attribute]):
                 change = adapter.pseudo_eod[attribute].change
-                lines += [f"  {adapter.name:27}{change.shown('+')}  {adapter.changed} changed"]
+                lines += [f"  {adapter.name:27}{change.to_text('+')}  {adapter.changed} changed"]
         if document.adapters:
             lines += ["Pseudo-EOD of zero-shot and its change, with intervals.", document.notice]
         return "\n".join([*lines, *document.warnings])

@@ -15,7 +15,7 @@ from PIL.Image import Image
 
 from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
 from fair_tta.auditing import _examination as doc
-from fair_tta.auditing._document import AdapterFields, Difference, Measured
+from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
@@ -28,9 +28,9 @@ from fair_tta.methods._registry import Adapters, find_adapter
 from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._estimates import SMALL, listed
+from fair_tta.metrics._estimates import SMALL, Estimate, listed
 from fair_tta.metrics._perceived import pseudo_odds, r_squared
-from fair_tta.metrics._scores import CollectedScores
+from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics.intervals._closed_forms import (
     images_for_change,
@@ -106,7 +106,8 @@ def examine_predictions(
     """All figures, of the predictions of `ZeroShot` and of each adapter on each image; an error if
     there are no images. A few numbers of each stay in memory. `notes` begin the warnings.
     """
-    zero_shot, labels = CollectedScores(beliefs=True), [list[str]() for _ in (0, *adapters)]
+    zero_shot = AnswerTableBuilder(keep_beliefs=True)
+    labels = [list[str]() for _ in (0, *adapters)]
     warned = [Counter[str]() for _ in labels]
     for predictions in answers:
         zero_shot.add(predictions[0])
@@ -128,12 +129,12 @@ def examine_predictions(
         entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         attributes[attribute] = doc.PerceivedAttribute(
-            {v: Measured.of(mean(w[:, k], how.level)) for k, v in enumerate(table)},
-            Measured.of(entropy),
-            Measured.of(mean(w.max(1), how.level)),
+            {v: mean(w[:, k], how.level) for k, v in enumerate(table)},
+            entropy,
+            mean(w.max(1), how.level),
             None if np.isnan(explained) else explained,
             table,
-            Measured.of(odds[attribute].runs[0]),
+            odds[attribute].runs[0],
             group_labels(groups / n, list(table), targets, how.level),
         )
         rare = [
@@ -150,15 +151,15 @@ def examine_predictions(
         changed = int((codes[run] != codes[0]).sum())
         pseudo_eod = {}
         for attribute, of in odds.items():
-            after, change = Measured.of(of.runs[run]), Difference.of(of.changes[run - 1])
+            change = of.changes[run - 1]
             needed = gap_labels(change.value, changed / n, how.level)
-            pseudo_eod[attribute] = doc.PseudoChange(after, change, needed)
+            pseudo_eod[attribute] = doc.PseudoChange(of.runs[run], change, needed)
         examined.append(
             doc.ExaminedAdapter(
                 name,
                 convert(describe_adapter(adapter), AdapterFields),
                 changed,
-                Measured(changed / n, *wilson(changed, n, how.level), n, None),
+                Estimate(changed / n, n, *wilson(changed, n, how.level)),
                 pseudo_eod,
                 change_labels(changed, n, how.level),
                 dict(warned[run]),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import direction, label, listed
+from fair_tta.metrics._estimates import Estimate, direction, label, listed
 from fair_tta.metrics.definitions import METRICS
 
 
@@ -203,7 +203,7 @@ def read_thresholds(
     return found
 
 
-def figure_of(threshold: doc.Threshold, document: doc.AuditDocument) -> doc.EstimateFields | None:
+def figure_of(threshold: doc.Threshold, document: doc.AuditDocument) -> Estimate | None:
     """What is judged, None if it was not recorded."""
     runs = {run.name: run.metrics.by_name() for run in document.runs}
     return runs.get(threshold.run, {}).get(threshold.metric)

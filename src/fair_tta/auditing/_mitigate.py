@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encoded
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, parse_columns
+from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, read_answer_table
 
-COMPARED = ("zero-shot", "association-correction", "logit-balance")
+CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
 
 
@@ -68,7 +68,7 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}."
         )
     several = images if isinstance(images, Features) else list(checked_images(images))
-    columns = parse_columns(labels, [labels], sensitive, classifier.targets, None, clusters)
+    columns = read_answer_table(labels, [labels], sensitive, classifier.targets, None, clusters)
     check_clusters(columns.clusters)
     if columns.n != len(several):  # before any work is done
         raise FairTTAError(
@@ -77,55 +77,78 @@ def mitigate_classifier(
     digests: list[str] = []
 
     def loaded() -> Iterator[Image]:
-        for one in several:
-            image = classifier._load(one)
+        for image_like in several:
+            image = classifier._load(image_like)
             digests.append(image_digest(image))
             yield image
 
-    features = [some.cpu() for some in encoded(classifier, loaded(), progress)]
-    methods = cross_fit(classifier, parse_adapters(COMPARED), features, digests)
+    # No image is answered by a fit that has seen it
+    features = [batch.cpu() for batch in encoded(classifier, loaded(), progress)]
+    methods = cross_fit(classifier, candidates(), features, digests)
     audits = [
         audit_classifier(
             classifier,
             several,
             labels,
             sensitive,
-            adapter=one,
+            adapter=method,
             name=name,
             clusters=clusters,
             progress=progress,
         )
-        for name, one in methods.items()
+        for name, method in methods.items()
     ]
     audit = compare(audits)
-    crossed = {name: one for name, one in methods.items() if isinstance(one, CrossFitted)}
-    notes = (*(f"{name}: {one.note}" for name, one in crossed.items()), *audit.warnings)
-    audit = replace(audit, document=structs.replace(audit.document, warnings=notes))
+    notes = [
+        f"{name}: {method.note}"
+        for name, method in methods.items()
+        if isinstance(method, CrossFitted)
+    ]
+    warnings = (*notes, *audit.warnings)
+    audit = replace(audit, document=structs.replace(audit.document, warnings=warnings))
+
+    mitigation = choose_method(classifier, audit, methods)
+    reason = " ".join([*not_measurable(audit.document), mitigation.reason])
+    return replace(mitigation, reason=reason)
+
+
+def candidates() -> dict[str, Adapter]:
+    """Return new methods for labels to choose from, by their names."""
+    return parse_adapters(CANDIDATES)
+
+
+def choose_method(
+    classifier: FairTPTClassifier, audit: Audit, methods: Mapping[str, Adapter]
+) -> Mitigation:
+    """Return the candidate that labels choose, fitted on all images.
+
+    Args:
+        classifier: that was audited.
+        audit: the comparison of the candidates.
+        methods: the candidates as they answered, by their names.
+    """
     chosen, reason = conclusion(audit.document)
-    reason = " ".join([*not_measurable(audit.document), reason])
-    adapter = None if chosen is None else fitted_on_all(methods[chosen])
-    ready = classifier.with_adapter(ZeroShot() if adapter is None else adapter)
-    return Mitigation(ready, adapter, reason, audit)
-
-
-def fitted_on_all(method: Adapter) -> Adapter:
-    """A method as it is used on other images."""
-    return method.fits.of_all if isinstance(method, CrossFitted) else method
+    if chosen is None:
+        return Mitigation(classifier.with_adapter(ZeroShot()), None, reason, audit)
+    adapter = methods[chosen]
+    if isinstance(adapter, CrossFitted):
+        adapter = adapter.fits.of_all
+    return Mitigation(classifier.with_adapter(adapter), adapter, reason, audit)
 
 
 def conclusion(document: AuditDocument) -> tuple[str | None, str]:
-    """The method that labels choose, None if there is none, and why, in a sentence."""
-    found = recommended(document)
-    if found is None:
-        reasons = "; ".join(
-            f"{c.run} {verdict_on(document, c).objection}" for c in document.comparisons
-        )
-        return None, f"No method is chosen: {reasons}."
-    change = found.adjusted.typical_gap.shown("+", "")
-    balanced = found.adjusted.balanced_accuracy.shown("+", "")
-    level, n = f"{100 * document.settings.level:g} %", len(document.comparisons)
-    return found.run, (
-        f"{found.run} is chosen: it changes the typical gap by {change} points ({level} CI, "
-        f"allowing for {n} candidates) and balanced accuracy by {balanced}, answers better than "
-        "chance, and costs neither accuracy nor any group significantly."
+    """Return the method that labels choose, None if there is none, and why, in a sentence."""
+    comparison = recommended(document)
+    if comparison is None:
+        objections = [
+            f"{each.run} {verdict_on(document, each).objection}" for each in document.comparisons
+        ]
+        return None, f"No method is chosen: {'; '.join(objections)}."
+    gap_change = comparison.adjusted.typical_gap.to_text("+", "")
+    accuracy_change = comparison.adjusted.balanced_accuracy.to_text("+", "")
+    return comparison.run, (
+        f"{comparison.run} is chosen: it changes the typical gap by {gap_change} points "
+        f"({100 * document.settings.level:g} % CI, allowing for {len(document.comparisons)} "
+        f"candidates) and balanced accuracy by {accuracy_change}, answers better than chance, and "
+        "costs neither accuracy nor any group significantly."
     )

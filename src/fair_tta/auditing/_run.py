@@ -12,10 +12,9 @@ import numpy as np
 from msgspec import structs
 
 from fair_tta.auditing import _document as doc
-from fair_tta.auditing._document import Difference, Measured
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats, Mask
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats, Mask
 from fair_tta.metrics._estimates import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
 from fair_tta.metrics._perceived import pseudo_odds
@@ -59,7 +58,7 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
 
 
 def _harm(
-    columns: Columns, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
+    columns: AnswerTable, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
 ) -> Iterator[tuple[str, dict[str, str], Estimate]]:
     """The shares of everybody, then of each value of each attribute; or how they change."""
     groups: list[tuple[dict[str, str], Mask]] = [({}, np.ones(len(columns.group), np.bool_))]
@@ -75,38 +74,51 @@ def _harm(
             yield name, group, share_of(columns, mask, level, called, was, now)
 
 
-def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> dict[str, Any] | None:
-    """Pseudo-EOD and EOD by attribute of the model, or how they change.
+def _perceived(
+    columns: AnswerTable, how: Bootstrap, after: int | None = None
+) -> dict[str, Any] | None:
+    """Return pseudo-EOD and EOD by attribute of the model, or how they change.
 
     None without beliefs in the classes of the answers, or if two runs have different ones, as
     those of different models do.
     """
     first = columns.scores[0]
-    beliefs, sensitive = first.zero_shot or {}, first.sensitive_zero_shot or {}
-    if not sensitive or not set(map(str, columns.targets)) <= set(beliefs):
+    beliefs = first.zero_shot or {}
+    sensitive = first.sensitive_zero_shot or {}
+    class_names = [str(name) for name in columns.targets]
+    if not sensitive or not beliefs.keys() >= set(class_names):
         return None
     if after is not None and not _alike(first, columns.scores[after]):
         return None
-    place = np.array([list(beliefs).index(str(name)) for name in columns.targets])
-    answers = [place[columns.answers[run]] for run in ((0,) if after is None else (0, after))]
+
+    # Beliefs may be in another order of classes than answers: these are numbered as those.
+    order = list(beliefs)
+    position = np.array([order.index(name) for name in class_names])
+    runs = [0] if after is None else [0, after]
+    answers = [position[columns.answers[run]] for run in runs]
     target = np.stack(list(beliefs.values()), 1)
-    part: Any = doc.PerceivedOdds if after is None else doc.PerceivedOddsChange
-    kind = Measured if after is None else Difference
-    found = {}
+
+    odds_by_attribute: dict[str, Any] = {}
     for attribute, values in sensitive.items():
         odds = pseudo_odds(answers, target, values, how, clusters=columns.clusters)
         eod = None
         if attribute in columns.values:
-            alone, metric = _by_attribute(columns, attribute), definitions.EQUALIZED_ODDS
-            if after is None:
-                eod = kind.of(metric.estimate(alone, 0, how))
-            else:
-                eod = kind.of(metric.difference(alone, 0, after, how))
-        found[attribute] = part(kind.of((odds.changes or odds.runs)[0]), eod)
-    return found
+            eod = _odds_by_labels(_by_attribute(columns, attribute), how, after)
+        if after is None:
+            odds_by_attribute[attribute] = doc.PerceivedOdds(odds.runs[0], eod)
+        else:
+            odds_by_attribute[attribute] = doc.PerceivedOddsChange(odds.changes[0], eod)
+    return odds_by_attribute
 
 
-def _by_attribute(columns: Columns, attribute: str) -> Columns:
+def _odds_by_labels(columns: AnswerTable, how: Bootstrap, after: int | None) -> Estimate:
+    """Return EOD of the first run, or how it changes to that of another."""
+    if after is None:
+        return definitions.EQUALIZED_ODDS.estimate(columns, 0, how)
+    return definitions.EQUALIZED_ODDS.difference(columns, 0, after, how)
+
+
+def _by_attribute(columns: AnswerTable, attribute: str) -> AnswerTable:
     """The same images in groups of one attribute alone."""
     codes = np.unravel_index(columns.group, [len(names) for names in columns.values.values()])
     place = list(columns.values).index(attribute)
@@ -125,7 +137,7 @@ def _alike(first: Scores, then: Scores) -> bool:
 
 def without_intervals(part: Any, reason: str) -> Any:
     """Return the same figures with this reason instead of intervals."""
-    if isinstance(part, doc.EstimateFields):
+    if isinstance(part, Estimate):
         if part.low is None:
             return part
         reasons = reason if part.reason is None else f"{reason}; {part.reason}"
@@ -140,14 +152,14 @@ def without_intervals(part: Any, reason: str) -> Any:
     return part
 
 
-def _withheld_if_few(figures: F, columns: Columns) -> F:
+def _withheld_if_few(figures: F, columns: AnswerTable) -> F:
     """Return the figures, without intervals if there are too few clusters for any."""
     reason = columns.few_clusters
     return figures if reason is None else without_intervals(figures, reason)
 
 
 def figures_of_run(
-    columns: Columns,
+    columns: AnswerTable,
     how: Bootstrap,
     *,
     name: str,
@@ -164,16 +176,13 @@ def figures_of_run(
         name=name,
         adapter=adapter,
         metrics=doc.RunMetrics(
-            **{
-                key: Measured.of(metric.estimate(columns, 0, how))
-                for key, metric in metrics.items()
-            }
+            **{key: metric.estimate(columns, 0, how) for key, metric in metrics.items()}
         ),
         sensitive_indifference=_indifference(columns, scores.sensitive_entropy, how),
         zero_shot_scores=None
         if scores.entropy_zero_shot is None
         else doc.ZeroShotScores(
-            Measured.of(mean_of(columns, 1 - scores.entropy_zero_shot, how.level)),
+            mean_of(columns, 1 - scores.entropy_zero_shot, how.level),
             _indifference(columns, scores.sensitive_entropy_zero_shot, how),
         ),
         worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
@@ -183,7 +192,7 @@ def figures_of_run(
         warnings=dict(counter.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=tuple(doc.HarmRate(sets, group, Measured.of(share)) for sets, group, share in harm),
+        harm=tuple(doc.HarmRate(sets, group, share) for sets, group, share in harm),
         perceived=_perceived(columns, how),
         median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
         no_class=no_class,
@@ -191,65 +200,80 @@ def figures_of_run(
     return _withheld_if_few(figures, columns)
 
 
-def _group_values(columns: Columns, group: int) -> dict[str, str]:
+def _group_values(columns: AnswerTable, group: int) -> dict[str, str]:
     """``{attribute: value}``."""
     return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
 
 
 def _indifference(
-    columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
-) -> dict[str, Measured]:
-    return {
-        attribute: Measured.of(mean_of(columns, entropy, how.level))
-        for attribute, entropy in (entropies or {}).items()
-    }
+    columns: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
+) -> dict[str, Estimate]:
+    """Return the mean entropy of each attribute."""
+    return {a: mean_of(columns, entropy, how.level) for a, entropy in (entropies or {}).items()}
 
 
-def _worst_group(columns: Columns, over: Over) -> doc.GroupName:
+def _worst_group(columns: AnswerTable, over: Over) -> doc.GroupName:
     cell = list(map(str, columns.cells(over)[columns.worst_cell(0, over)]))
     target = None if over is Over.SENSITIVE else cell.pop(0)
     return doc.GroupName(target, dict(zip(columns.values, cell, strict=True)))
 
 
-def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
-    n = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
-    found = gaps_of_classes(columns, 0, how)
-    for target, count, gaps in zip(columns.targets, n, found, strict=True):
+def _classes(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
+    """Yield the gaps between groups in the rates of each class."""
+    counts = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
+    gaps_by_class = gaps_of_classes(columns, 0, how)
+    for target, n, gaps in zip(columns.targets, counts, gaps_by_class, strict=True):
         if target == NO_CLASS:
             continue
-        yield doc.GapsOfClass(str(target), count, *map(Measured.of, vars(gaps).values()))
+        yield doc.GapsOfClass(
+            str(target),
+            n,
+            tpr_gap=gaps.true_positive_rate,
+            fpr_gap=gaps.false_positive_rate,
+            selection_gap=gaps.selection_rate,
+        )
 
 
-def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
-    table = zip(columns.counts(0), rates_of_groups(columns, 0, how.level), strict=True)
+def _groups(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
+    """Yield the figures of each group, in all classes and class by class."""
+    rates_by_group = rates_of_groups(columns, 0, how.level)
     weights = columns.weights(0, Over.SENSITIVE)
-    cells = columns.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(columns.targets))
-    comes_twice = columns.image_count < columns.n
-    for g, (confusion, classes) in enumerate(table):
-        name = _group_values(columns, g)
-        n, right = int(confusion.sum()), confusion.diagonal().tolist()
-        rates = zip(columns.targets, right, classes, cells[g].tolist(), strict=True)
-        rows = zip(columns.targets, confusion.tolist(), strict=True)
-        yield doc.GroupFigures(
-            sensitive=name,
-            n=n,
-            correct=sum(right),
-            accuracy=Measured.of(rate(sum(right), n, how.level, label(*name.values()), weights[g])),
-            calibration_error=Measured.of(calibration_error(columns, 0, how, g)),
-            confusion=tuple(tuple(row) for target, row in rows if target != NO_CLASS),
-            classes=tuple(
+    cell_images = columns.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(columns.targets))
+    has_repeats = columns.image_count < columns.n
+    for group, confusion in enumerate(columns.counts(0)):
+        values = _group_values(columns, group)
+        n = int(confusion.sum())
+        correct = confusion.diagonal().tolist()
+
+        # Rows and rates of `NO_CLASS` say nothing: no image is of it.
+        rows = []
+        classes = []
+        for c, target in enumerate(columns.targets):
+            if target == NO_CLASS:
+                continue
+            rows.append(tuple(confusion[c].tolist()))
+            rates = rates_by_group[group][c]
+            classes.append(
                 doc.ClassInGroup(
                     str(target),
-                    of.true_positive_rate.n,
-                    correct,
-                    Measured.of(of.true_positive_rate),
-                    Measured.of(of.false_positive_rate),
-                    Measured.of(of.selection_rate),
-                    different_images=images if comes_twice else None,
+                    rates.true_positive_rate.n,
+                    correct[c],
+                    rates.true_positive_rate,
+                    rates.false_positive_rate,
+                    rates.selection_rate,
+                    different_images=int(cell_images[group, c]) if has_repeats else None,
                 )
-                for target, correct, of, images in rates
-                if target != NO_CLASS
-            ),
+            )
+
+        name = label(*values.values())
+        yield doc.GroupFigures(
+            sensitive=values,
+            n=n,
+            correct=sum(correct),
+            accuracy=rate(sum(correct), n, how.level, name, weights[group]),
+            calibration_error=calibration_error(columns, 0, how, group),
+            confusion=tuple(rows),
+            classes=tuple(classes),
         )
 
 
@@ -262,7 +286,7 @@ def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
 
 
 def against(
-    columns: Columns,
+    columns: AnswerTable,
     after: int,
     how: Bootstrap,
     *,
@@ -277,16 +301,15 @@ def against(
     figures = doc.Comparison(
         *names,
         differences=doc.Differences(
-            **{m.name: Difference.of(m.difference(columns, 0, after, how)) for m in doc.COMPARED}
+            **{m.name: m.difference(columns, 0, after, how) for m in doc.COMPARED}
         ),
         sensitive_indifference={
-            attribute: Difference.of(mean_change(columns, known.get(attribute), entropy, how.level))
+            attribute: mean_change(columns, known.get(attribute), entropy, how.level)
             for attribute, entropy in (b.sensitive_entropy or {}).items()
         },
         changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
         groups=tuple(_compared_groups(columns, after, how)),
-        harm=tuple(doc.HarmChange(sets, group, Difference.of(by)) for sets, group, by in harm)
-        or (),
+        harm=tuple(doc.HarmChange(sets, group, change) for sets, group, change in harm),
         perceived=_perceived(columns, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
@@ -294,24 +317,30 @@ def against(
     return _withheld_if_few(figures, columns)
 
 
-def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
-    """For each run but the first its differences from that, at levels that allow for all of them.
+def corrected_differences(columns: AnswerTable, how: Bootstrap) -> list[doc.Differences]:
+    """Return each run's differences from the first, at levels that allow for all of them.
 
-    Empty if there are fewer than two.
+    Empty if fewer than two runs are compared with the first.
     """
-    runs = len(columns.answers) - 1
-    if runs < 2:
+    comparisons = len(columns.answers) - 1
+    if comparisons < 2:
         return []
-    every = {m.name: [*map(Difference.of, m.differences(columns, how))] for m in doc.COMPARED}
-    return [doc.Differences(**{name: of[i] for name, of in every.items()}) for i in range(runs)]
+    by_metric = {metric.name: metric.differences(columns, how) for metric in doc.COMPARED}
+    corrected = []
+    for i in range(comparisons):
+        of_run = {name: differences[i] for name, differences in by_metric.items()}
+        corrected.append(doc.Differences(**of_run))
+    return corrected
 
 
-def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
+def _compared_groups(
+    columns: AnswerTable, after: int, how: Bootstrap
+) -> Iterator[doc.ComparedGroup]:
     was, now = (columns.answers[run] == columns.truth for run in (0, after))
     targets = [target for target in columns.targets if target != NO_CLASS]
     for g, group in enumerate(columns.groups):
         mask = columns.group == g
-        difference = Difference.of(share_of(columns, mask, how.level, label(*group), was, now))
+        difference = share_of(columns, mask, how.level, label(*group), was, now)
         changes = _changes(columns, after, mask, how)
         yield doc.ComparedGroup(None, _group_values(columns, g), difference, changes)
     cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
@@ -335,13 +364,13 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
         yield doc.ComparedGroup(
             str(targets[c]),
             _group_values(columns, g),
-            Difference.of(change),
+            change,
             _changes(columns, after, masks[place], how),
-            corrected=Difference.of(corrected.get(place, change)),
+            corrected=corrected.get(place, change),
         )
 
 
-def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
+def _changes(columns: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
     a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
     was, now, moved = a == truth, b == truth, a != b
     n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())

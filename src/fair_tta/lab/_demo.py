@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Group
 from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
 from fair_tta.auditing import Audit, compare
-from fair_tta.auditing._document import EstimateFields
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._records import Record, choose
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.runs._columns import RunColumns
+from fair_tta.lab.runs._audit_rows import add_row, audit_rows
 from fair_tta.lab.runs._job import Job, Question, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
@@ -41,6 +40,7 @@ from fair_tta.methods import (
 )
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._estimates import Estimate, direction
+from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.models import resolve
@@ -175,17 +175,28 @@ DEMO_LEGEND = (
 
 
 def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
-    """For each task the images of all seeds together, every method beside zero-shot."""
+    """Return for each task the images of all seeds together, every method beside zero-shot."""
     by_method: dict[tuple[str, str], list[Episode]] = {}
-    for e in episodes:
-        by_method.setdefault((e.task.name, e.method), []).append(e)
-    found: dict[str, list[Audit]] = {}
-    for (task, method), some in by_method.items():
-        columns = RunColumns(some[0].task.targets, (row for e in some for row in e.rows))
-        values, origin = some[0].task.sensitive, some[0].provenance
-        audit = columns.audit(method, some[0].adapter, values=values, provenance=origin)
-        found.setdefault(task, []).append(audit)
-    return {task: compare(audits) for task, audits in found.items()}
+    for episode in episodes:
+        by_method.setdefault((episode.task.name, episode.method), []).append(episode)
+
+    audits_by_task: dict[str, list[Audit]] = {}
+    for (task_name, method), seeds in by_method.items():
+        table = AnswerTableBuilder(keep_beliefs=False)
+        for episode in seeds:
+            for record, row in episode.rows:
+                add_row(table, record, row)
+        first = seeds[0]
+        audit = audit_rows(
+            table,
+            method,
+            first.adapter,
+            targets=first.task.targets,
+            values=first.task.sensitive,
+            provenance=first.provenance,
+        )
+        audits_by_task.setdefault(task_name, []).append(audit)
+    return {name: compare(audits) for name, audits in audits_by_task.items()}
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
@@ -196,13 +207,13 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
         against = {c.run: c for c in document.comparisons}
         for run in document.runs:
             metrics = run.metrics.by_name()
-            values = {key: Estimate(metrics[key].estimate.value, 0) for key in (_GAP, *_BESIDE)}
+            values = {key: Estimate(metrics[key].value, 0) for key in (_GAP, *_BESIDE)}
             sides = dict.fromkeys(values, 0)
             change = ""
             if run.name in against:
                 differences = against[run.name].adjusted.by_name()
-                sides = {key: _side(key, differences[key].estimate) for key in values}
-                change = shown_figure(differences[_GAP].estimate, sides[_GAP], sign="+")
+                sides = {key: _side(key, differences[key]) for key in values}
+                change = shown_figure(differences[_GAP], sides[_GAP], sign="+")
             cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
             beside = [(shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE]
             assert run.cost is not None
@@ -223,15 +234,17 @@ def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
     """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
     zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
     """
-    if math.isnan(estimate.value):
+    if estimate.value is None:
         return "n/a"
-    return EstimateFields.of(estimate).shown(sign, "") + ("", " +", " -")[side]
+    marks = {0: "", 1: " +", -1: " -"}
+    return estimate.to_text(sign, "") + marks[side]
 
 
-def to_rich(table: Overview) -> NarrowTable:
+def to_rich(table: Overview) -> Group:
     """Return the table for the terminal."""
     rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
-    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
+    words = (0, 1) if "task" in table.header else (0,)
+    return make_table(table.title, table.header, rows, words)
 
 
 def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 
@@ -43,41 +45,73 @@ def read_over(argument: str, over: Over | GroupsOver) -> Over:
     return _OVER[over]
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A figure with its n and its interval.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # whose default lets `Estimate` stand without brackets
+
+    Bounded = TypeVar("Bounded", bound=float, default=float)
+else:
+    from typing import TypeVar
+
+    Bounded = TypeVar("Bounded", bound=float)
+
+
+class Estimate(Struct, Generic[Bounded], frozen=True, forbid_unknown_fields=True):
+    """A figure with its n and its interval. NaN becomes None, as JSON has it.
 
     Attributes:
-        value: the figure, NaN if it is not defined.
+        value: the figure, None if it is not defined.
         n: on how many images it rests.
         low: lower end of its interval, None if it has none.
         high: upper end of its interval.
-        reason: why the value is NaN, or what a value does not cover.
+        reason: why there is no value, or what a value does not cover.
 
     Example:
         >>> float(Estimate(0.8, n=50))
         0.8
     """
 
-    value: float
-    n: int
-    low: float | None = None
-    high: float | None = None
+    value: Bounded | None
+    n: Annotated[int, Meta(ge=0)]
+    low: Bounded | None = None
+    high: Bounded | None = None
     reason: str | None = None
 
+    def __post_init__(self) -> None:
+        # The one conversion between figures that are computed and those of a document: numbers of
+        # numpy become plain ones, and NaN becomes None.
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            if number is not None:
+                force_setattr(self, name, None if math.isnan(number) else float(number))
+
     def __float__(self) -> float:
-        return self.value
+        return math.nan if self.value is None else self.value
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: NaN is None."""
-        ends = {"value": self.value, "low": self.low, "high": self.high}
-        plain = {k: None if x is None or math.isnan(x) else float(x) for k, x in ends.items()}
-        return {**plain, "n": self.n, "reason": self.reason}
+    @property
+    def is_withheld(self) -> bool:
+        """True if the value must not be printed: it is None, or `reason` says why no interval."""
+        return self.value is None or (self.low is None and self.reason is not None)
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Estimate:
-        """The reverse of `to_dict`."""
-        return cls(**{**fields, "value": math.nan if fields["value"] is None else fields["value"]})
+    def to_text(self, sign: str = "", unit: str = "%") -> str:
+        """Return ``81.2% [77.1%, 84.6%]``, or the reason if the value is withheld.
+
+        Args:
+            sign: "+" writes the sign of positive numbers too.
+            unit: what follows each number.
+        """
+        if self.is_withheld:
+            return f"{self.reason}"
+        value = _percent(self.value, sign, unit)
+        if self.low is None:
+            return value
+        low = _percent(self.low, sign, unit)
+        high = _percent(self.high, sign, unit)
+        return f"{value} [{low}, {high}]"
+
+
+def _percent(share: float | None, sign: str, unit: str) -> str:
+    """Return a share in percent, with one digit."""
+    return f"{100 * (share or 0.0):{sign}.1f}{unit}"
 
 
 def direction(low: float | None, high: float | None) -> int:
@@ -91,8 +125,8 @@ def direction(low: float | None, high: float | None) -> int:
 
 
 def undefined(reason: str, n: int = 0) -> Estimate:
-    """A figure that could not be had."""
-    return Estimate(math.nan, n, reason=reason)
+    """Return an estimate without a value, and why it has none."""
+    return Estimate(None, n, reason=reason)
 
 
 def label(*names: Hashable) -> str:

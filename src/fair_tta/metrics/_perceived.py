@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -207,10 +207,12 @@ def pseudo_odds(
 
 
 def _widest(first: Estimate, second: Estimate) -> Estimate:
-    """The same figure with both its intervals in one."""
+    """Return the same figure with the interval that spans those of both."""
     if first.low is None or second.low is None or first.high is None or second.high is None:
         return first
-    return replace(first, low=min(first.low, second.low), high=max(first.high, second.high))
+    low = min(first.low, second.low)
+    high = max(first.high, second.high)
+    return Estimate(first.value, first.n, low, high, first.reason)
 
 
 def _pseudo_odds(

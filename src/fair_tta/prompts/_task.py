@@ -102,7 +102,7 @@ class Task:
         """The same task for the weights as they are now."""
         return self._with(self.sensitive)
 
-    def seen_in(self, dtype: torch.dtype) -> Task:
+    def _seen_in(self, dtype: torch.dtype) -> Task:
         """The same task beside features of images that were stored in this dtype.
 
         See `image_floor`; what is kept is shared.
@@ -175,7 +175,7 @@ class Task:
         """Whole sentences, which hold none of the context."""
         return fixed_prompts(self.backend.tokenize(list(sentences)), sentences)
 
-    def phrase_features(self, phrases: Sequence[str]) -> Tensor:
+    def _phrase_features(self, phrases: Sequence[str]) -> Tensor:
         """Unit features of the target sentence with other phrases in its slot: ``[n, dim]``."""
         prompts = self.templates._target_prompts(dict(zip(phrases, phrases, strict=True)))
         return self.own_features(self._shared.place(prompts))
@@ -220,13 +220,13 @@ class Task:
 
         Of several templates it is the unit mean of their unit features.
         """
-        features = unit(self.raw_features(prompts))
+        features = unit(self._raw_features(prompts))
         if prompts.others is None:
             return features
         others = self.own_features(prompts.others).unflatten(0, (len(prompts), -1))
         return unit(torch.cat([features.unsqueeze(1), others], 1).mean(1))
 
-    def raw_features(self, prompts: PromptSet) -> Tensor:
+    def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Features of prompts as the model's own call gives them, of any length."""
         rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
         with borrowed(self.backend):
@@ -262,7 +262,7 @@ class Task:
                 [torch.cat([self.encode(p, c) for p, c, _, _ in row], 1) for row in blocks]
             )
 
-    def pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
+    def _pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
         """The gradient with respect to the context, from that with respect to the features.
 
         ``[episodes, vectors, width], [episodes, prompts, dim] -> [episodes, vectors, width]``, a

@@ -32,8 +32,8 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fair_tta.lab.cli._options.make_classifier", interrupted)
     for command in ("predict", "examine"):
+        monkeypatch.setattr(f"fair_tta.lab.cli._{command}.make_classifier", interrupted)
         names = [command, "a.png", "--targets", "cat,dog", "--sensitive", "x,y"]
         assert "goes on" not in call(*names, code=130).stderr
         kept = call(*names, "--out", str(tmp_path), code=130).stderr
@@ -53,6 +53,8 @@ def test_version_and_help() -> None:
         assert f" {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
+    places = [text.index(f" {group}: ") for group in ("Start", "Measure", "Improve", "Look")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -64,8 +66,11 @@ def test_help_fits_a_terminal(command: str) -> None:
     assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
 
 
-def test_adapters_are_listed_with_their_settings() -> None:
-    flat = "".join(call("adapters", columns=600).stdout.split())
+@pytest.mark.parametrize(
+    "words", ["predict --adapter", "fit --adapter", "audit --adapters", "examine --adapters"]
+)
+def test_methods_are_listed_with_their_settings(words: str) -> None:
+    flat = "".join(call(*words.split(), "help", columns=600).stdout.split())
     for name, kind in ADAPTERS.items():
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
@@ -93,7 +98,7 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
-@pytest.mark.parametrize("words", ["adapters", "audit --help", "--version"])
+@pytest.mark.parametrize("words", ["fit --adapter help", "audit --help", "--version"])
 def test_every_command_ends_quietly_where_the_reader_has_enough(words: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)  # as `true` does
@@ -172,22 +177,42 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
     with progress_bars(True) as bars:
         update = bars("rows")
-        update(0, 196)
-        for done in range(10, 101, 10):  # a hundred were finished before
-            clock += 0.01
-            update(done, 196)
-        for done in range(116, 197, 16):
+        update(0, 96)
+        for done in range(16, 97, 16):
             clock += 8.0
-            update(done, 196)
+            update(done, 96)
+            clock += 1.0
+            update(done, 96)  # too soon for another line
+            clock -= 1.0
     assert capsys.readouterr().err.splitlines() == [
-        "0 of 196 rows",
-        "116 of 196 rows, 2.00 rows/s, 40 s left",
-        "132 of 196 rows, 2.00 rows/s, 32 s left",
-        "148 of 196 rows, 2.00 rows/s, 24 s left",
-        "164 of 196 rows, 2.00 rows/s, 16 s left",
-        "180 of 196 rows, 2.00 rows/s, 8 s left",
-        "196 of 196 rows, 2.00 rows/s",
+        "0 of 96 rows",
+        "16 of 96 rows",
+        "32 of 96 rows, 2.00 rows/s, 32 s left",
+        "48 of 96 rows, 2.00 rows/s, 24 s left",
+        "64 of 96 rows, 2.00 rows/s, 16 s left",
+        "80 of 96 rows, 2.00 rows/s, 8 s left",
+        "96 of 96 rows, 2.00 rows/s",
+        "96 of 96 rows, 2.00 rows/s",
     ]
+
+
+def test_rows_of_an_earlier_run_do_not_count_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 100.0
+    monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
+    with progress_bars(True) as bars:
+        update = bars("rows")
+        update(0, None)
+        for done in range(100, 1001, 100):
+            clock += 0.01
+            update(done, None)
+        for done in range(1016, 1400, 16):
+            clock += 8.0
+            update(done, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "0 rows"
+    assert lines[-1] == "1384 rows, 2.00 rows/s"
 
 
 def test_progress_on_a_terminal(

@@ -92,7 +92,6 @@ COMMANDS: dict[str, Arguments] = {
          model, "--out", f"fitted{HOSTILE}"]
     ],
     "report": lambda p, model: [[f"labels{HOSTILE}.csv"], [f"none{HOSTILE}.json"]],
-    "adapters": lambda p, model: [[]],
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from fits import fit_on
 
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
-from fair_tta.auditing._mitigate import COMPARED
+from fair_tta.auditing._mitigate import CANDIDATES
 from fair_tta.lab.cli._audit import audit_command
 from fair_tta.miniature import BIRDS
 
@@ -181,7 +181,7 @@ def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path
 
 def test_an_audit_compares_the_same_methods() -> None:
     default = signature(audit_command).parameters["adapters"].default
-    assert default == list(COMPARED)
+    assert default == list(CANDIDATES)
 
 
 def test_a_foreign_file_is_not_replaced(birds: Path) -> None:

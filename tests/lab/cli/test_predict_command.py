@@ -23,7 +23,7 @@ from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
 from fair_tta._io import printable
 from fair_tta.extend import AugMix
 from fair_tta.lab.cli import app
-from fair_tta.lab.cli._options import find_images
+from fair_tta.lab.cli._inputs import find_images
 
 
 @pytest.fixture

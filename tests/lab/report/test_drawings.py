@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fair_tta.auditing._document import Difference, Measured
 from fair_tta.lab.report._drawings import (
     DRAWING_WIDTH,
     BeforeAfter,
@@ -14,6 +13,7 @@ from fair_tta.lab.report._drawings import (
     before_and_after,
     dot_plot,
 )
+from fair_tta.metrics._estimates import Estimate
 
 
 def alt(svg: str) -> str:
@@ -25,7 +25,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_dots_lie_where_their_values_are() -> None:
-    figures = [Measured(0.2, 0.1, 0.3, 9, None), Measured(0.4, 0.4, 0.5, 9, None)]
+    figures = [Estimate(0.2, 9, 0.1, 0.3), Estimate(0.4, 9, 0.4, 0.5)]
     chart = dot_plot([Dot("first", figures[0]), Dot("then", figures[1], "good")], "Gap")
     root = ElementTree.fromstring(chart)
     at = [float(circle.get("cx") or 0) for circle in root.iter("circle")]
@@ -56,7 +56,7 @@ def test_before_is_hollow_and_after_is_filled() -> None:
 
 def test_a_row_with_a_link_leads_there_wherever_it_is_clicked() -> None:
     row = BeforeAfter("a", 9, 0.4, 0.6, "40 to 60", "+2 / -0", "good")
-    dot = Dot("a", Measured(0.2, 0.1, 0.3, 9, None))
+    dot = Dot("a", Estimate(0.2, 9, 0.1, 0.3))
     drawn = before_and_after([row._replace(link="#here"), row], "x")
     for chart in (drawn, dot_plot([dot._replace(link="#here"), dot], "x")):
         root = ElementTree.fromstring(chart)
@@ -70,14 +70,14 @@ def test_a_row_with_a_link_leads_there_wherever_it_is_clicked() -> None:
 
 @pytest.mark.parametrize("high", [0.0, 0.004, 0.03, 0.2, 0.77, 1.0])
 def test_axes_reach_far_enough(high: float) -> None:
-    root = ElementTree.fromstring(dot_plot([Dot("x", Measured(high, 0, high, 1, None))], "x"))
+    root = ElementTree.fromstring(dot_plot([Dot("x", Estimate(high, 1, 0, high))], "x"))
     (line,) = [line for line in root.iter("line") if line.get("class") == "ci"]
     assert float(line.get("x2") or 0) <= DRAWING_WIDTH - 8 + 1e-6
     assert 2 <= len([line for line in root.iter("line") if line.get("class") == "grid"]) <= 6
 
 
 def test_an_axis_of_changes_has_a_line_at_zero() -> None:
-    dots = [Dot("a", Difference(-0.1, -0.2, 0.04, 9, None), hollow=True)]
+    dots = [Dot("a", Estimate(-0.1, 9, -0.2, 0.04), hollow=True)]
     root = ElementTree.fromstring(dot_plot(dots, "x"))
     assert [line.get("class") for line in root.iter("line")].count("zero") == 1
     assert [circle.get("class") for circle in root.iter("circle")] == ["hollow"]
@@ -85,7 +85,7 @@ def test_an_axis_of_changes_has_a_line_at_zero() -> None:
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
-    unknown = Measured(None, None, None, 0, "no images")
+    unknown = Estimate(None, 0, reason="no images")
     root = ElementTree.fromstring(dot_plot([Dot("x", unknown)], "x"))
     assert not list(root.iter("circle"))
     assert "n/a" in texts(ElementTree.tostring(root, "unicode"))

@@ -19,9 +19,9 @@ from report_samples import HOSTILE, Page, sample
 
 from fair_tta import FairTTAError
 from fair_tta.auditing import Audit
-from fair_tta.auditing._document import Measured
 from fair_tta.lab.report import GalleryImage, html, html_many, write_report
 from fair_tta.lab.report._numbers import duration, interval, p_value, percent
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends, mean_rate_ends, wilson
 
 THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
@@ -220,7 +220,7 @@ def test_intervals_are_named_as_they_were_made() -> None:
     run, level = found.document.runs[0], found.document.settings.level
     cells = [cell for group in run.groups for cell in group.classes]
 
-    def ends(figure: Measured) -> Any:
+    def ends(figure: Estimate) -> Any:
         assert figure.low is not None
         assert figure.high is not None
         return pytest.approx((figure.low, figure.high))
@@ -443,7 +443,7 @@ def test_numbers() -> None:
     ]
     assert percent(-0.1, signed=True) == "\N{MINUS SIGN}10.0"
     assert [percent(x, signed=True) for x in (0.1, 0.0)] == ["+10.0", "0.0"]
-    assert interval(Measured(0.5, None, None, 1, None)) == ""
+    assert interval(Estimate(0.5, 1)) == ""
     assert [p_value(p) for p in (None, 1.0, 0.0149, 0.00015)] == ["n/a", "1.00", "0.015", "0.00015"]
     assert p_value(1e-9) == "<\N{NO-BREAK SPACE}0.0001"
     shown = [duration(s).replace("\N{NO-BREAK SPACE}", " ") for s in (None, 0.0123, 2.5, 12345.6)]

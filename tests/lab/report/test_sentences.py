@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from report_samples import HOSTILE, Page, sample
 
-from fair_tta.auditing._document import Difference
 from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report import markdown
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._page import for_markdown
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics.definitions import METRICS
 
 
-def difference(low: float | None, high: float | None) -> Difference:
+def difference(low: float | None, high: float | None) -> Estimate:
     middle = None if low is None or high is None else (low + high) / 2
-    return Difference(middle, low, high, 10, None)
+    return Estimate(middle, 10, low, high)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_the_markdown_block_has_the_figures() -> None:
     assert [row[0] for row in metrics[1:]] == [m.title for m in METRICS.values()]
     for row, key in zip(metrics[1:], METRICS, strict=True):
         for cell, run in zip(row[1:], document.runs, strict=True):
-            figure = run.metrics.by_name()[key].estimate
+            figure = run.metrics.by_name()[key]
             assert figure.low is not None
             assert figure.high is not None
             low, high = 100 * figure.low, 100 * figure.high
-            assert cell.startswith(f"{100 * figure.value:.1f} [{low:.1f}, {high:.1f}]")
+            assert cell.startswith(f"{100 * float(figure):.1f} [{low:.1f}, {high:.1f}]")
     cells = [
         (f"{one.target} / {group.sensitive['gender']}", str(one.n))
         for group in document.runs[0].groups

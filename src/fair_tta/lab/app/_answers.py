@@ -91,7 +91,7 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
     try:
         prediction = classifier.with_adapter(method).predict(image)
     except FairTTAError as error:
-        return f"<section>{title}{note(error.named(FIELDS))}</section>"
+        return f"<section>{title}{note(error._named(FIELDS))}</section>"
     views = kept_views(classifier, method, image, prediction)
     return (
         f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'

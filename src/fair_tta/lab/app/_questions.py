@@ -83,7 +83,7 @@ def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> 
     try:
         return act()
     except FairTTAError as error:
-        text = error.named(FIELDS)
+        text = error._named(FIELDS)
     except OSError as error:
         text = f"a file cannot be used: {error.strerror or 'reading failed'}."
     except Exception:

@@ -16,18 +16,6 @@ from typer.core import TyperGroup
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
-STORED = "no image was looked at, and cost is that of the methods without encoding"
-NOTE = "no --model: the embedded miniature model, which knows drawn images only"
-
-
-def embedded_notes(context: typer.Context) -> list[str]:
-    """Notes of a command that was given no ``--model``, or features in place of images."""
-    source, given = context.get_parameter_source("model"), context.params
-    is_given = (source is not None and source.name != "DEFAULT") or given.get("text_features")
-    file = given.get("features")
-    return [NOTE] * (not is_given) + ([f"stored features, {file.name}: {STORED}"] if file else [])
-
-
 CANNOT_USE = 3  # the input
 LEFT_OUT = 4  # some rows or images, the rest is done
 FAILED = 5  # a threshold, the audit is done
@@ -85,6 +73,16 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
             sys.exit(PIPE_CLOSED)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands below the groups that they were registered in."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            row = (name, command.short_help or "")
+            groups.setdefault(getattr(command, "rich_help_panel", ""), []).append(row)
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Help of a command reads no values: typer would import pydantic, half of the start."""
         is_help = args[1:] == ["--help"] and args[0] in self.commands
@@ -124,7 +122,7 @@ def _warnings_as_notes() -> Iterator[None]:
 
 def _message(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
-        return error.named(names)
+        return error._named(names)
     if isinstance(error, MemoryError):
         return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
     if isinstance(error, OSError) and error.errno in _FULL:
@@ -147,5 +145,5 @@ def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
         return read(*arguments)
     except FairTTAError as error:
         names = {name: f"--{name}" for name in ("targets", "sensitive", "template")}
-        text = error.named({**names, option.lstrip("-").lower(): option})
+        text = error._named({**names, option.lstrip("-").lower(): option})
         raise typer.BadParameter(printable_lines(text), param_hint=option) from None

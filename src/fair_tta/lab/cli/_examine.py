@@ -7,42 +7,35 @@ from typing import Annotated
 
 import typer
 
-from fair_tta.lab.cli import _options as options
-from fair_tta.lab.cli._console import LEFT_OUT, embedded_notes, exits, log, usage
+from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._inputs import (
+    GOES_ON,
+    check_methods,
+    chosen_images,
+    log_fitted,
+    make_classifier,
+    run_notes,
+)
+from fair_tta.lab.cli._methods import ExaminedMethods
+from fair_tta.lab.cli._options import (
+    AttributePromptOptions,
+    ImageOptions,
+    ReferenceOptions,
+    ReportRunOptions,
+    ViewEncoderOptions,
+)
 
 
+@with_shared_options
 def examine_command(
     context: typer.Context,
     *,
-    images: options.Images = [],  # noqa: B006
-    targets: options.TargetsOption,
-    sensitive: options.SensitiveOption,
-    template: options.Template = None,
-    model: options.Model = "miniature",
-    adapters: Annotated[
-        list[str],
-        typer.Option(
-            metavar="METHODS",
-            help="Methods to try, with commas between them, written as for `fair-tta predict "
-            "--adapter`; each is compared with zero-shot, and zero-shot alone looks only.",
-            autocompletion=options.complete_adapters,
-        ),
-    ] = ["association-correction"],  # noqa: B006
-    reference: options.ReferenceDir = None,
-    reference_is_data: options.ReferenceIsData = False,
+    images: ImageOptions,
+    prompts: AttributePromptOptions,
+    adapters: ExaminedMethods = ["association-correction"],  # noqa: B006
+    reference_set: ReferenceOptions,
     as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
-    null: options.Null = False,
-    features: options.Features = None,
-    id_column: options.IdColumn = None,
-    text_features: options.TextFeatures = None,
-    scale: options.Scale = None,
-    seed: options.Seed = 0,
-    views: options.ViewCount = 64,
-    batch_size: options.BatchSize = 16,
-    device: options.Device = None,
-    dtype: options.Precision = None,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -51,20 +44,24 @@ def examine_command(
             show_default="keep none",
         ),
     ] = None,
-    embed_images: options.EmbedImages = False,
-    restart: options.Restart = False,
-    workers: options.Workers = 1,
-    progress: options.ShowProgress = None,
+    encoder: ViewEncoderOptions,
+    run: ReportRunOptions,
 ) -> None:
     """Look at images without labels: what the model perceives, and what methods would change.
 
     It is the model's own perception, not a measurement on people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
-    options.refuse_idle(context)
+    refuse_unused(
+        context,
+        encoder.unused(bool(images.images)),
+        reference_set.unused(),
+        run.unused(out),
+        images.unused(),
+    )
 
     def stopped() -> str:
-        return "Stopped." if out is None else f"Stopped. {options.GOES_ON}"
+        return "Stopped." if out is None else f"Stopped. {GOES_ON}"
 
     with exits(context, stopped):
         import json
@@ -77,30 +74,42 @@ def examine_command(
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
+        # Wrong options are refused before the model is loaded
         methods = usage("--adapters", parse_adapters, adapters)
-        options.check_methods(context, "--adapters", methods, reference)
-        classifier = options.make_classifier(context, adapter=ZeroShot())
+        check_methods("--adapters", methods, encoder.features, reference_set.reference)
+        classifier = make_classifier(
+            context,
+            prompts.read(),
+            encoder,
+            adapter=ZeroShot(),
+            seed=encoder.seed,
+            views=encoder.views,
+        )
         is_fitted = all(method.is_fitted for method in methods.values())
-        some = [f"Not all images were used: {name} {number}." for name, number in
-                (("the first", limit), ("a sample of", sample)) if number is not None]  # fmt: skip
-        with progress_bars(progress) as bar:
-            examination, failed = examine_folder(
+        notes = run_notes(context, encoder)
+        if images.limit is not None:
+            notes.append(f"Not all images were used: the first {images.limit}.")
+        if images.sample is not None:
+            notes.append(f"Not all images were used: a sample of {images.sample}.")
+
+        with progress_bars(run.progress) as bars:
+            examination, n_failed = examine_folder(
                 classifier,
                 methods,
-                options.chosen_images(context, is_read_twice=not is_fitted),
+                chosen_images(images, encoder, is_read_twice=not is_fitted),
                 out,
-                engine=Local(workers),
-                model=None if text_features else model,
-                restart=restart,
-                read_ahead="-" not in images,
-                embed_images=embed_images and features is None,
-                reference=reference,
-                reference_is_data=reference_is_data,
-                notes=[*embedded_notes(context), *some],
-                fitted=options.log_fitted,
+                engine=Local(run.workers),
+                model=encoder.loadable_model,
+                restart=run.restart,
+                read_ahead=not images.has_stdin,
+                embed_images=run.embed_images and encoder.features is None,
+                reference=reference_set.reference,
+                reference_is_data=reference_set.reference_is_data,
+                notes=notes,
+                fitted=log_fitted,
                 problem=log,
-                progress=bar("images"),
-                fitting=bar("reference images"),
+                progress=bars("images"),
+                fitting=bars("reference images"),
             )
         if as_json:
             show(json.dumps(examination.to_dict(), indent=1), wrap=False)
@@ -110,6 +119,6 @@ def examine_command(
                 inside = images_inside(len(examination.images))
                 files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
                 show(f"Written to {out}: {files}", wrap=False)
-    if failed:
-        log(f"{failed} of {examination.document.n + failed} images could not be used.")
+    if n_failed:
+        log(f"{n_failed} of {examination.document.n + n_failed} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli import _audit as labelled
-from fair_tta.lab.cli import _options as options
-from fair_tta.lab.cli._console import LEFT_OUT, embedded_notes, exits
+from fair_tta.lab.cli._console import LEFT_OUT, exits
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._inputs import GOES_ON, make_classifier, run_notes
+from fair_tta.lab.cli._labels import log_prompts, read_labels
+from fair_tta.lab.cli._options import (
+    EncoderOptions,
+    ImageEncoderOptions,
+    LabelPromptOptions,
+    MitigationLabelOptions,
+    ReportRunOptions,
+)
 
 if TYPE_CHECKING:
     from fair_tta.auditing._document import AuditDocument
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 ADAPTER = "adapter.safetensors"
 
 
+@with_shared_options
 def mitigate_command(
     context: typer.Context,
     *,
@@ -36,30 +46,10 @@ def mitigate_command(
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for the method, page and answers.")
     ],
-    labels: labelled.LabelsFile = None,
-    target_column: labelled.TargetColumn = "class",
-    sensitive_column: labelled.SensitiveColumn = [],  # noqa: B006
-    path_column: labelled.PathColumn = None,
-    cluster_column: labelled.ClusterColumn = None,
-    targets: options.TargetsOption = [],  # noqa: B006
-    sensitive: options.SensitiveOption = [],  # noqa: B006
-    rename: labelled.Rename = [],  # noqa: B006
-    skip_unknown: labelled.SkipUnknown = False,
-    template: options.Template = None,
-    model: options.Model = "miniature",
-    features: options.Features = None,
-    id_column: options.IdColumn = None,
-    by_position: options.ByPosition = False,
-    text_features: options.TextFeatures = None,
-    scale: options.Scale = None,
-    seed: options.Seed = 0,
-    batch_size: options.BatchSize = 16,
-    device: options.Device = None,
-    dtype: options.Precision = None,
-    workers: options.Workers = 1,
-    restart: options.Restart = False,
-    embed_images: options.EmbedImages = False,
-    progress: options.ShowProgress = None,
+    label_file: MitigationLabelOptions,
+    prompts: LabelPromptOptions,
+    encoder: ImageEncoderOptions,
+    run: ReportRunOptions,
 ) -> None:
     """Choose a method by labelled images, and write it to a file that is ready to use.
 
@@ -68,85 +58,86 @@ def mitigate_command(
     group significantly; if there is none, the report gives the reason. After Ctrl-C or a kill the
     same command goes on. Images that cannot be used are listed; the exit code is then 4.
     """
-    if labels is None and not sensitive_column:
+    if label_file.labels is None and not label_file.sensitive_column:
         raise typer.BadParameter(
             "a method is chosen by labels: name their file, fit a method on purpose (fair-tta fit "
             "--adapter logit-balance), or label about a hundred images.",
             param_hint="--labels",
         )
-    if not sensitive_column:
+    if not label_file.sensitive_column:
         raise typer.BadParameter(
             "it is needed, for the attribute values between which gaps are measured.",
             param_hint="--sensitive-column",
         )
-    idle = [] if labels else ["path_column", "cluster_column"]
-    why = "there is no --labels: the folders are the labels."
-    options.refuse_idle(context, **dict.fromkeys(idle, why))
-    with exits(context, lambda: f"Stopped. {options.GOES_ON}", labels_csv="--labels"):
-        values, asked, groups = labelled.read_labels(context)  # before PyTorch is imported
-        from fair_tta.auditing import _mitigate as core
-        from fair_tta.lab import _folder
+    refuse_unused(context, label_file.unused(), encoder.unused(images is not None))
+
+    with exits(context, lambda: f"Stopped. {GOES_ON}", labels_csv="--labels"):
+        # A wrong label file is refused before PyTorch is imported
+        values, asked = read_labels(images, label_file, prompts, encoder, out)
+
+        from fair_tta.auditing._mitigate import candidates, choose_method, conclusion
+        from fair_tta.lab._folder import REPORT, audit_folder
         from fair_tta.lab._terminal import progress_bars, show
         from fair_tta.lab.cli._tables import print_audit
         from fair_tta.lab.runs._local import Local
-        from fair_tta.methods._fitting import save_adapter
         from fair_tta.methods._reference import Reference
-        from fair_tta.methods._registry import parse_adapters
 
         file = out / ADAPTER
         if file.exists() and not Reference._is_in(file):
-            text = f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
-            raise FairTTAError(text)
-        classifier = options.make_classifier(context, asked, groups)
-        labelled.log_prompts(classifier)
-        lines = _python(text_features or model, classifier, file)
+            raise FairTTAError(
+                f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
+            )
+        classifier = make_classifier(context, asked, encoder, seed=encoder.seed)
+        log_prompts(classifier)
+        lines = _python_lines(encoder, classifier, file)
 
-        def provenance(document: AuditDocument) -> dict[str, Any]:
-            chosen, reason = core.conclusion(document)
+        def provenance(document: AuditDocument) -> Mapping[str, Any]:
+            chosen, reason = conclusion(document)
             return {"mitigation": {"chosen": chosen, "reason": reason, "python": chosen and lines}}
 
-        with progress_bars(progress) as bars:
-            result = _folder.audit_folder(
+        with progress_bars(run.progress) as bars:
+            result = audit_folder(
                 classifier,
-                parse_adapters(core.COMPARED),
+                candidates(),
                 values,
                 out,
-                skip_unknown=skip_unknown,
-                engine=Local(workers),
-                model=None if text_features else model,
-                restart=restart,
-                embed_images=embed_images,
-                notes=embedded_notes(context),
+                skip_unknown=label_file.skip_unknown,
+                engine=Local(run.workers),
+                model=encoder.loadable_model,
+                restart=run.restart,
+                embed_images=run.embed_images,
+                notes=run_notes(context, encoder),
                 conclude=provenance,
                 progress=bars("rows"),
                 fitting=bars("images to fit on"),
             )
-        chosen, reason = core.conclusion(result.audit.document)
-        if chosen is None:
+        mitigation = choose_method(classifier, result.audit, result.adapters)
+        if mitigation.adapter is None:
             file.unlink(missing_ok=True)  # of an earlier run
         else:
-            method = core.fitted_on_all(result.adapters[chosen])
-            save_adapter(method, file, classifier._task)
+            mitigation.classifier.save(file)
         print_audit(result)
-        show(f"\n{reason}")
-        if chosen is not None:
-            show(f"Written to {out}: {ADAPTER}, {_folder.REPORT}\n\n{lines}", wrap=False)
+        show(f"\n{mitigation.reason}")
+        if mitigation.adapter is not None:
+            show(f"Written to {out}: {ADAPTER}, {REPORT}\n\n{lines}", wrap=False)
     if result.problems.lost:
         raise typer.Exit(LEFT_OUT)
 
 
-def _python(model: str | Path, classifier: FairTPTClassifier, file: Path) -> str:
-    """The lines that use the method of a file; a `model` that is a path is one of text features."""
+def _python_lines(encoder: EncoderOptions, classifier: FairTPTClassifier, file: Path) -> str:
+    """Return the lines that use the method of a file."""
     task = classifier._task
     sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
-    names = dict(task.targets), sensitive, task.templates.sentences["joint"]
-    read, of = "", f"({model!r}"
-    if isinstance(model, Path):
-        read = "from fair_tta.datasets import read_text_features\n"
-        of = f".from_features(read_text_features({os.path.abspath(model)!r})[0]"
-    last = f", scale={task.scale!r}" if read else ""
+    names = f"{dict(task.targets)!r}, {sensitive!r}, {task.templates.sentences['joint']!r}"
+    if encoder.text_features is None:
+        return (
+            "from fair_tta import FairTPTClassifier\n"
+            f"clf = FairTPTClassifier({encoder.model!r}, {names}, adapter={str(file)!r})"
+        )
+    path = os.path.abspath(encoder.text_features)
     return (
-        f"from fair_tta import FairTPTClassifier\n{read}"
-        f"clf = FairTPTClassifier{of}, {', '.join(map(repr, names))}{last}, "
-        f"adapter={str(file)!r})"
+        "from fair_tta import FairTPTClassifier\n"
+        "from fair_tta.datasets import read_text_features\n"
+        f"clf = FairTPTClassifier.from_features(read_text_features({path!r})[0], {names}, "
+        f"scale={task.scale!r}, adapter={str(file)!r})"
     )

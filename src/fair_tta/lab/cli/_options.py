@@ -1,65 +1,47 @@
-"""Options that several commands share, and the classifier that they describe."""
+"""Options that several commands share, each declared once.
+
+A command takes a group of options as one parameter, whose type is a dataclass of this module;
+`with_shared_options` shows typer an option for each field. What `unused` methods return is refused
+by `refuse_unused`.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta._io import Unlisted, images_below, printable
+from fair_tta._io import printable
 from fair_tta.errors import PromptError
-from fair_tta.lab.cli._console import NOTE, embedded_notes, log, usage
+from fair_tta.lab.cli._console import log, usage
 from fair_tta.lab.cli._names import sensitive_option, targets_option
 from fair_tta.prompts._templates import Templates, parse_template
 
 if TYPE_CHECKING:
-    from fair_tta.classifier import FairTPTClassifier
     from fair_tta.datasets._features import FeatureFile
-    from fair_tta.lab._unlabelled import Found
-    from fair_tta.lab.runs._reference import FittedAdapters
-    from fair_tta.methods._base import Adapter
 
 
-_SCALE = 100.0  # of CLIP
-_ROWS = 1024  # of stored features at once, at least
+@dataclass(frozen=True)
+class PromptSpec:
+    """What a model is asked: names with their phrases, and sentences to insert them into."""
 
-GOES_ON = "The same command goes on from there."
-"""Added to messages where finished answers are kept."""
-
-
-def complete_adapters(incomplete: str) -> list[str]:
-    """What a shell may offer for a list that is being written."""
-    from fair_tta.methods._registry import ADAPTERS
-
-    before, comma, _ = incomplete.rpartition(",")
-    offers = [f"{before}{comma}{name}" for name in ADAPTERS]
-    return [offer for offer in offers if offer.startswith(incomplete)]
+    targets: Mapping[str, str]
+    sensitive: Mapping[str, Mapping[str, str]]
+    templates: Templates
 
 
-Images = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="IMAGE",
-        help="Images, folders of images (with subfolders), or - to read paths from stdin; none "
-        "with --features.",
-        show_default=False,
-    ),
-]
-Null = Annotated[
-    bool, typer.Option("--null", "-0", help="Paths on stdin end with a null character.")
-]
-TargetsOption = Annotated[
+TargetNames = Annotated[
     list[str],
     typer.Option(
         metavar="NAMES",
         help="Classes: 'cat,dog', or repeated 'cat=of a cat' where the prompt uses other words.",
     ),
 ]
-SensitiveOption = Annotated[
+SensitiveNames = Annotated[
     list[str],
     typer.Option(
         metavar="NAMES",
@@ -67,131 +49,272 @@ SensitiveOption = Annotated[
         "of an attribute first, 'place: water,land'.",
     ),
 ]
-Template = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TEXT",
-        help="Sentence with the slots {target} and {sensitive}; several, repeated or one per line "
-        "of a file, '@FILE', are averaged.",
-        show_default="'a photo of a {sensitive} {target}.'",
-    ),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        metavar="MODEL",
-        help="'miniature' (embedded, offline), the folder or hub id of a transformers model, or "
-        "'open_clip:NAME/TAG'.",
-    ),
-]
-OneAdapter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="METHOD",
-        help="Method, such as 'fair-tpt:lam=10' (see `fair-tta adapters`), or user-defined in a "
-        "file, which is run: 'my_file.py:MyMethod'.",
-        show_default="association-correction with --sensitive, else zero-shot",
-        autocompletion=complete_adapters,
-    ),
-]
-Adapters = Annotated[
-    list[str],
-    typer.Option(
-        metavar="METHODS",
-        help="Methods with commas between them, written as for `fair-tta predict --adapter`; the "
-        "first is what others are compared with.",
-        autocompletion=complete_adapters,
-    ),
-]
-Features = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Stored features in place of images: .npy, .npz, .safetensors or .parquet.",
-        show_default="none",
-    ),
-]
-IdColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Ids in --features.", show_default="by its name"),
-]
-ByPosition = Annotated[
-    bool,
-    typer.Option(
-        "--by-position",
-        help="Vectors of --features without ids belong to the rows of --labels in the order of "
-        "both, although these have names.",
-    ),
-]
-TextFeatures = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Stored features of the prompts, in place of a model: prompts and their vectors.",
-        show_default="of --model",
-    ),
-]
-Scale = Annotated[
-    float | None,
-    typer.Option(help="Logit scale of --text-features.", show_default="in the file, else 100"),
-]
-Seed = Annotated[int, typer.Option(help="Seeds the views of each image.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions:
+    """What the model is asked."""
+
+    targets: TargetNames
+    sensitive: SensitiveNames = field(default_factory=list)
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Sentence with the slots {target} and {sensitive}; several, repeated or one per "
+            "line of a file, '@FILE', are averaged.",
+            show_default="'a photo of a {sensitive} {target}.'",
+        ),
+    ] = None
+
+    def read(self) -> PromptSpec:
+        """Return what the model is asked, or raise a usage error."""
+        targets = usage("--targets", targets_option, self.targets)
+        sensitive = usage("--sensitive", sensitive_option, self.sensitive, "sensitive")
+        return PromptSpec(targets, sensitive, self.read_templates(bool(sensitive)))
+
+    def read_templates(self, has_sensitive: bool) -> Templates:
+        """Return the sentences; those with attribute values have a slot for them."""
+        return usage("--template", _read_templates, self.template or [], has_sensitive)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributePromptOptions(PromptOptions):
+    """What the model is asked, with at least one attribute."""
+
+    sensitive: SensitiveNames = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPromptOptions(PromptOptions):
+    """What the model is asked, where a label file may have the names."""
+
+    targets: TargetNames = field(default_factory=list)
+
+
+def _read_templates(texts: list[str], has_sensitive: bool) -> Templates:
+    sentences: list[str] = []
+    for text in texts:
+        if text.startswith("@"):
+            sentences += _lines_of_file(text[1:])
+        elif text.strip():
+            sentences.append(text)
+    templates = parse_template(sentences if texts else None, has_sensitive)
+    if has_sensitive:
+        templates._sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
+    return templates
+
+
+def _lines_of_file(path: str) -> list[str]:
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"{path!r} could not be read: {error}.") from None
+    return [line for line in lines if line.strip()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model answers, and where it runs."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="'miniature' (embedded, offline), the folder or hub id of a transformers model, "
+            "or 'open_clip:NAME/TAG'.",
+        ),
+    ] = "miniature"
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as 'cuda'; 'auto' for an accelerator if there is one.",
+            show_default="the CPU",
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as 'bfloat16'; 'auto' for what the device is fast in.",
+            show_default="that of the weights' file",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions(ModelOptions):
+    """Where features come from: a model, or files in which they are stored."""
+
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="How many images at once: speed and memory.")
+    ] = 16
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Stored features in place of images: .npy, .npz, .safetensors or .parquet.",
+            show_default="none",
+        ),
+    ] = None
+    text_features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Stored features of the prompts, in place of a model: prompts and their vectors.",
+            show_default="of --model",
+        ),
+    ] = None
+    scale: Annotated[
+        float | None,
+        typer.Option(help="Logit scale of --text-features.", show_default="in the file, else 100"),
+    ] = None
+
+    @property
+    def loadable_model(self) -> str | None:
+        """How other processes load the model; None if there is none to load."""
+        return None if self.text_features else self.model
+
+    @cached_property
+    def stored(self) -> FeatureFile | None:
+        """The stored features, read once."""
+        return self._read_features(id_column=None)
+
+    def _read_features(self, id_column: str | None) -> FeatureFile | None:
+        if self.features is None:
+            return None
+        from fair_tta.datasets._features import read_features
+        from fair_tta.datasets._label_files import first_three
+
+        stored = read_features(self.features, id_column=id_column)
+        if stored.missing:
+            names = first_three([*map(printable, stored.missing)])
+            log(f"Left out, as {str(stored.path)!r} has no vector of theirs: {names}.")
+        return stored
+
+    def unused(self, has_images: bool) -> dict[str, str]:
+        """Return which options have no effect, and why.
+
+        Raises:
+            typer.BadParameter: there are both images and stored features, or neither.
+        """
+        if has_images == (self.features is not None):
+            hint = "--features"
+            raise typer.BadParameter("name either images or --features FILE.", param_hint=hint)
+        reasons = {}
+        if self.features is None:
+            for name in ("id_column", "by_position", "text_features"):
+                reasons[name] = "it goes with --features."
+        else:
+            reasons["views"] = "stored features have one view."
+        if self.text_features is None:
+            reasons["scale"] = "it goes with --text-features."
+        else:
+            for name in ("model", "device", "dtype"):
+                reasons[name] = "there is no model with --text-features."
+        return reasons
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageEncoderOptions(EncoderOptions):
+    """Where features of named images come from."""
+
+    id_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Ids in --features.", show_default="by its name"),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seeds the views of each image.")] = 0
+
+    @cached_property
+    def stored(self) -> FeatureFile | None:
+        """The stored features, read once."""
+        return self._read_features(self.id_column)
+
+
 ViewCount = Annotated[
     int, typer.Option(min=1, help="How many views of each image, itself included.")
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="How many images at once: speed and memory.")]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        help="Such as 'cuda'; 'auto' for an accelerator if there is one.", show_default="the CPU"
-    ),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        help="Such as 'bfloat16'; 'auto' for what the device is fast in.",
-        show_default="that of the weights' file",
-    ),
-]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="The first so many only.", show_default="all")
-]
-Sample = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="So many only, chosen by --seed; of each group its share and at least one.",
-        show_default="all",
-    ),
-]
 
 
-Workers = Annotated[
-    int, typer.Option(min=1, help="Processes that share the work; each loads the model.")
-]
-EmbedImages = Annotated[
-    bool,
-    typer.Option(
-        "--embed-images/--no-embed-images",
-        help="Show some images, with their names, in the report.",
-    ),
-]
-Restart = Annotated[
-    bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
-]
-ReferenceDir = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder of images without labels, or a file of features, on which methods that need "
-        "a reference are fitted first.",
-        show_default="none",
-    ),
-]
-ReferenceIsData = Annotated[
-    bool,
-    typer.Option("--reference-is-data", help="Allow --reference to have images that are answered."),
-]
+@dataclass(frozen=True, kw_only=True)
+class ViewEncoderOptions(ImageEncoderOptions):
+    """Where features of images and of views of them come from."""
+
+    views: ViewCount = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How many images are used."""
+
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="The first so many only.", show_default="all")
+    ] = None
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many only, chosen by --seed; of each group its share and at least one.",
+            show_default="all",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions(SampleOptions):
+    """Images without labels."""
+
+    images: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IMAGE",
+            help="Images, folders of images (with subfolders), or - to read paths from stdin; "
+            "none with --features.",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="Paths on stdin end with a null character.")
+    ] = False
+
+    @property
+    def has_stdin(self) -> bool:
+        """Whether paths are read from stdin."""
+        return "-" in self.images
+
+    def unused(self) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        if self.has_stdin:
+            return {}
+        return {"null": "no paths are read from stdin: name - as IMAGE."}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions:
+    """What methods are fitted on."""
+
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of images without labels, or a file of features, on which methods that "
+            "need a reference are fitted first.",
+            show_default="none",
+        ),
+    ] = None
+    reference_is_data: Annotated[
+        bool,
+        typer.Option(
+            "--reference-is-data", help="Allow --reference to have images that are answered."
+        ),
+    ] = False
+
+    def unused(self) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        if self.reference is not None:
+            return {}
+        return {"reference_is_data": "there is no --reference."}
+
+
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -200,223 +323,147 @@ ShowProgress = Annotated[
 ]
 
 
-def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
-    """Paths of images, without holding all of them in memory, and folders that are closed.
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How the work is done."""
 
-    The path ``-`` stands for paths on stdin, which end with a null character or a line.
-    """
-    end = b"\0" if null else b"\n"
-    for given in paths:
-        for path in _from_stdin(end) if given == "-" else [given]:
-            if os.path.isdir(path):
-                yield from images_below(path)
-            else:
-                yield path
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
+    ] = False
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that share the work; each loads the model.")
+    ] = 1
+    progress: ShowProgress = None
 
-
-def chosen_images(context: typer.Context, *, is_read_twice: bool) -> Callable[[], Iterable[Found]]:
-    """The images of a command, each time it is called: all, the first --limit or a --sample.
-
-    Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
-    """
-    from fair_tta.datasets._records import choose
-    from fair_tta.images._stored import ImageSource
-
-    given = context.params
-    paths, seed, features = given["images"], given["seed"], stored_features(context)
-
-    def group(item: Found) -> str | None:
-        return None if isinstance(item, Unlisted) else ""  # folders are reported in any case
-
-    def key(item: Found) -> str:
-        return item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
-
-    def found() -> Iterable[Found]:
-        every: Iterable[Found] = find_images(paths, null=given["null"])
-        if features is not None:
-            every = map(features.source, features.places)
-        return choose(every, given["limit"], given["sample"], seed, key=key, group=group)
-
-    if "-" not in paths or not is_read_twice:
-        return found
-    every = list(found())
-    return lambda: every
+    def unused(self, out: Path | None) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        if out is not None:
+            return {}
+        return {"restart": "there is nothing to throw away without --out."}
 
 
-def _from_stdin(end: bytes) -> Iterator[str]:
-    rest = b""
-    while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
-        *whole, rest = (rest + chunk).split(end)
-        yield from filter(None, map(_decoded, whole))
-    if rest:
-        yield _decoded(rest)
+@dataclass(frozen=True, kw_only=True)
+class ReportRunOptions(RunOptions):
+    """How the work is done, and what a report shows."""
+
+    embed_images: Annotated[
+        bool,
+        typer.Option(
+            "--embed-images/--no-embed-images",
+            help="Show some images, with their names, in the report.",
+        ),
+    ] = False
+
+    def unused(self, out: Path | None) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        reasons = super().unused(out)
+        if out is None:
+            reasons["embed_images"] = "there is no page without --out."
+        return reasons
 
 
-def _decoded(path: bytes) -> str:
-    path = path.removesuffix(b"\r")
-    try:
-        return os.fsdecode(path)
-    except UnicodeDecodeError:  # on Windows, whose consoles write in a code page of their own
-        return path.decode("oem", "replace")
+SensitiveColumns = Annotated[
+    list[str],
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of what should not matter; repeat it for several (groups are then "
+        "intersections).",
+    ),
+]
 
 
-def refuse_idle(context: typer.Context, **idle: str) -> None:
-    """A usage error if an option was given that has nothing to act on.
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """Columns of a label file."""
 
-    `idle` has such parameters besides those known here, and why.
-    """
-    given = context.params
-    if "features" in given and bool(given["images"]) == (given["features"] is not None):
-        hint = "--features"
-        raise typer.BadParameter("name either images or --features FILE.", param_hint=hint)
-    if given.get("features") is None:
-        parameters = ("id_column", "by_position", "text_features")
-        idle |= dict.fromkeys(parameters, "it goes with --features.")
-    else:
-        idle["views"] = "stored features have one view."
-    if given.get("text_features") is None:
-        idle["scale"] = "it goes with --text-features."
-    else:
-        none = "there is no model with --text-features."
-        idle |= dict.fromkeys(("model", "device", "dtype"), none)
-    if given.get("reference", True) is None:
-        idle["reference_is_data"] = "there is no --reference."
-    if "null" in given and given["out"] is None:  # of predict and examine
-        idle["restart"] = "there is nothing to throw away without --out."
-        idle["embed_images"] = "there is no page without --out."
-    if "null" in given and "-" not in given["images"]:
-        idle["null"] = "no paths are read from stdin: name - as IMAGE."
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(idle[parameter.name], param_hint=parameter.opts[0])
-
-
-def check_methods(
-    context: typer.Context,
-    option: str,
-    methods: Mapping[str, Adapter],
-    reference: Path | None,
-    *,
-    in_folds: bool = True,
-    has_labels: bool = False,
-) -> None:
-    """A usage error if a method cannot be fitted, needs more than features where there are no
-    images, or a reference has none to fit."""
-    from fair_tta.lab.runs._reference import check_fittable
-
-    for name, adapter in methods.items():
-        if context.params["features"] and (adapter.needs.views or adapter.needs.pixels):
-            raise typer.BadParameter(
-                f"{name!r} needs images or views of them, which stored features do not have: "
-                "choose a method such as association-correction or logit-balance.",
-                param_hint=option,
-            )
-    if reference is not None or in_folds:
-        named = option if reference is None else "--reference"
-        usage(named, check_fittable, methods, reference is not None, has_labels)
-        return
-    for name, adapter in methods.items():
-        if not adapter.is_fitted:
-            raise typer.BadParameter(
-                f"{name!r} has to be fitted: name a folder of images with --reference, or write "
-                f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
-                param_hint=option,
-            )
-
-
-def log_fitted(fitted: FittedAdapters) -> None:
-    """What methods were fitted on, and what could not be used of it."""
-    for sentence in (*fitted.left_out, *fitted.notes):
-        log(sentence)
-
-
-def stored_features(context: typer.Context) -> FeatureFile | None:
-    """The features that a command is given in place of images, read once."""
-    given = context.params
-    if given.get("features") is not None and "features" not in context.meta:
-        from fair_tta.datasets._features import read_features
-        from fair_tta.datasets._label_files import first_three
-
-        found = read_features(given["features"], id_column=given.get("id_column"))
-        if found.missing:
-            some = first_three([*map(printable, found.missing)])
-            log(f"Left out, as {str(found.path)!r} has no vector of theirs: {some}.")
-        context.meta["features"] = found
-    stored: FeatureFile | None = context.meta.get("features")
-    return stored
-
-
-def _templates(given: Iterable[str], with_sensitive: bool) -> Templates:
-    """Sentences, those with an @ from the lines of a file."""
-    sentences: list[str] = []
-    for text in given:
-        lines = [text]
-        if text.startswith("@"):
-            try:
-                lines = Path(text[1:]).expanduser().read_text(encoding="utf-8").splitlines()
-            except (OSError, UnicodeDecodeError) as error:
-                raise PromptError(f"{text[1:]!r} could not be read: {error}.") from None
-        sentences += filter(str.strip, lines)
-    templates = parse_template(sentences if given else None, with_sensitive)
-    if with_sensitive:
-        templates._sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
-    return templates
-
-
-def make_classifier(
-    context: typer.Context,
-    targets: Mapping[str, str] | None = None,
-    sensitive: Mapping[str, Mapping[str, str]] | None = None,
-    *,
-    adapter: Adapter | None = None,
-) -> FairTPTClassifier:
-    """The classifier that the options of a command describe, unless its names are given.
-
-    It is zero-shot as long as its method has to be fitted.
-    """
-    from transformers.utils import logging
-
-    from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.datasets._features import read_text_features
-    from fair_tta.images._views import AugMix
-    from fair_tta.methods import ZeroShot
-    from fair_tta.methods._fitting import compare
-    from fair_tta.models._stored_text import TextTable
-
-    given = context.params
-    if targets is None:
-        targets = usage("--targets", targets_option, given["targets"])
-    if sensitive is None:
-        sensitive = usage("--sensitive", sensitive_option, given["sensitive"], "sensitive")
-    template = usage("--template", _templates, given["template"] or (), bool(sensitive))
-    if adapter is not None and adapter.needs.sensitive and not sensitive:
-        raise typer.BadParameter(
-            "it needs sensitive attribute values: name them with --sensitive.",
-            param_hint="--adapter",
-        )
-    logging.disable_progress_bar()  # of loading weights
-    model, scale, features = given["model"], None, stored_features(context)
-    if given.get("text_features") is not None:
-        table, found = read_text_features(given["text_features"])
-        scale = next((s for s in (given["scale"], found) if s is not None), _SCALE)
-        model = TextTable(table, scale)
-    classifier = FairTPTClassifier(
-        model,
-        targets,
-        {attribute: dict(names) for attribute, names in sensitive.items()} or None,
-        template,
-        adapter=adapter if adapter is not None and adapter.is_fitted else ZeroShot(),
-        views=AugMix(given.get("views", 1) if features is None else 1),
-        seed=given.get("seed", 0),
-        batch_size=max(given["batch_size"], 0 if features is None else _ROWS),
-        scale=scale,
-        device=given["device"],
-        dtype=given["dtype"],
+    sensitive_column: SensitiveColumns
+    target_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the classes.")] = (
+        "class"
     )
-    if NOTE in embedded_notes(context):
-        log(NOTE)
-    if features is not None:
-        features.features[:1]._unit(classifier._task.target_features)  # raises if they do not fit
-        compare(features.features, classifier._task)
-    return classifier
+    path_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
+    ] = None
+    cluster_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the person or source that several images come from: intervals allow "
+            "for images of one that agree. An empty cell is a person or source of its own.",
+            show_default="images are independent",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(ColumnOptions):
+    """Labels of images: a file and its columns, or the names of folders."""
+
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV file with a header.",
+            show_default="folders are labels: CLASS/VALUE/image.jpg",
+        ),
+    ] = None
+    rename: Annotated[
+        list[str],
+        typer.Option(metavar="TEXT", help="'column: value=label' for values of the file."),
+    ] = field(default_factory=list)
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
+    ] = False
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position",
+            help="Vectors of --features without ids belong to the rows of --labels in the order "
+            "of both, although these have names.",
+        ),
+    ] = False
+
+    def unused(self) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        if self.labels is not None:
+            return {}
+        reason = "there is no --labels: the folders are the labels."
+        return {"path_column": reason, "cluster_column": reason}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MitigationLabelOptions(LabelOptions):
+    """Labels that choose a method; the command says why the sensitive columns are needed."""
+
+    sensitive_column: SensitiveColumns = field(default_factory=list)
+
+
+FailOn = Annotated[str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdOptions:
+    """When an audit has failed."""
+
+    fail_if: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TEXT",
+            help="'typical_gap > 10', 'wga < 60' or another metric, in points: exit code 5 if the "
+            "whole interval lies beyond it. Repeat it for several.",
+        ),
+    ] = field(default_factory=list)
+    fail_on: FailOn = "zero-shot"
+
+    def unused(self) -> dict[str, str]:
+        """Return which options have no effect, and why."""
+        return {} if self.fail_if else {"fail_on": "there is no --fail-if."}
+
+
+LAST_FILE = "the last FILE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileThresholdOptions(ThresholdOptions):
+    """When a comparison of files has failed."""
+
+    fail_on: FailOn = LAST_FILE

@@ -1,63 +1,32 @@
-"""The small commands: adapters, app, demo, fit, report."""
+"""The small commands: app, demo, fit, report."""
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli import _options as options
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
-
-_NEEDS = {
-    "sensitive": "--sensitive",
-    "views": "views",
-    "prompt_gradient": "prompt gradient",
-    "reference": "reference",
-    "labels": "its labels",
-    "class_labels": "its classes",
-    "values": "true values",
-    "pixels": "images",
-}  # of methods, and what they are called
-
-
-def adapters_command() -> None:
-    """List the methods: what they do, what they need, and their settings with defaults.
-
-    Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects after
-    tuning: fair-tpt+orthcali:lam=0. What needs a reference has it from --reference DIR, or from a
-    file of `fair-tta fit`: logit-balance:reference=FILE. A user-defined method is written
-    my_file.py:MyMethod; the file is run.
-    """
-    from fair_tta.lab._terminal import show
-    from fair_tta.methods._registry import ADAPTERS, describe_settings
-
-    for name, kind in ADAPTERS.items():
-        needed = kind().needs
-        needs = [what for name, what in _NEEDS.items() if getattr(needed, name)]
-        described = [*describe_settings(kind)]
-        described += [("reference", "FILE")] * needed.reference
-        settings = ", ".join(f"{key}={value}" for key, value in described)
-        show(name, "bold")
-        for line in (
-            inspect.cleandoc(kind.__doc__ or "").splitlines()[0],
-            f"Needs: {', '.join(needs) or 'nothing'}.",
-            f"Settings: {settings or 'none'}",
-        ):
-            show(line, indent=4)
-    show(
-        "Cost, against a plain zero-shot call: about 1.0 times without views; with views as many "
-        "times as there are (--views, 64 by default) or less, as they are encoded together. "
-        "`fair-tta audit` and `fair-tta demo` report what they measured."
-    )
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._inputs import log_fitted, make_classifier
+from fair_tta.lab.cli._methods import FittedMethod
+from fair_tta.lab.cli._options import (
+    EncoderOptions,
+    ModelOptions,
+    PromptOptions,
+    SampleOptions,
+    ShowProgress,
+    ViewCount,
+)
 
 
+@with_shared_options
 def app_command(
     context: typer.Context,
-    model: options.Model = "miniature",
+    *,
+    model: ModelOptions,
     port: Annotated[
         int | None,
         typer.Option(
@@ -73,9 +42,7 @@ def app_command(
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
-    views: options.ViewCount = 64,
-    device: options.Device = None,
-    dtype: options.Precision = None,
+    views: ViewCount = 64,
 ) -> None:
     """Try, examine and audit in a browser, on this machine; Ctrl-C ends it.
 
@@ -92,19 +59,21 @@ def app_command(
                 log("This link is public: whoever knows it may use the app.")
 
         serve(
-            model,
+            model.model,
             port=port,
             share=share,
             open_browser=open_browser,
             views=views,
-            device=device,
-            dtype=dtype,
+            device=model.device,
+            dtype=model.dtype,
             ready=ready,
         )
 
 
+@with_shared_options
 def demo_command(
     context: typer.Context,
+    *,
     out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 1,
     one_view: Annotated[
@@ -116,14 +85,13 @@ def demo_command(
             min=1, help="For each seed, of birds, for methods with views: they take longer."
         ),
     ] = 32,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
+    images: SampleOptions,
 ) -> None:
     """Run every method on the miniature world, offline, and write a report.
 
     The same numbers come out each time, but for the cost.
     """
-    from fair_tta.lab._terminal import progress_bars, show
+    from fair_tta.lab._terminal import progress_bars, show, show_table
 
     with exits(context), progress_bars(None) as bars:
         _check_file(out)
@@ -137,71 +105,66 @@ def demo_command(
 
         logging.disable_progress_bar()  # one bar is enough
 
-        def play(tasks: Any, methods: Any, images: int, unit: str) -> list[demo.Episode]:
-            of: Any = {"seeds": range(seeds), "limit": limit, "sample": sample}
-            work = demo.run_episodes(tasks, methods, images=images, progress=bars(unit), **of)
-            return list(work)
+        def play(tasks: Any, methods: Any, n_images: int, unit: str) -> list[demo.Episode]:
+            episodes = demo.run_episodes(
+                tasks,
+                methods,
+                seeds=range(seeds),
+                images=n_images,
+                limit=images.limit,
+                sample=images.sample,
+                progress=bars(unit),
+            )
+            return list(episodes)
 
         with demo.one_thread():
             episodes = play(TASKS.values(), demo.ONE_VIEW, one_view, "images")
             few = play([BIRDS], demo.WITH_VIEWS, pictures, "images with 64 views")
-        audits, with_views = demo.to_audits(episodes), demo.to_audits(few)
+        audits = demo.to_audits(episodes)
+        with_views = demo.to_audits(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
         write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        show(demo.to_rich(table))
+        show_table(demo.to_rich(table))
         show(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         show(f"The report is in {out}: open it in a browser.")
 
 
 def _check_file(out: Path) -> None:
-    """Before any work: there is a place for the file."""
+    """Raise `FairTTAError` if a file cannot be written there."""
     if not out.parent.is_dir():
         raise FairTTAError(f"`out` should be in a folder that exists (got {str(out)!r}).")
     if out.is_dir():
         raise FairTTAError(f"`out` should be a file, not a folder (got {str(out)!r}).")
 
 
+@with_shared_options
 def fit_command(
     context: typer.Context,
     *,
-    adapter: Annotated[
-        str,
-        typer.Option(
-            metavar="METHOD",
-            help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
-            autocompletion=options.complete_adapters,
-        ),
-    ],
+    adapter: FittedMethod,
     images: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of the reference images.", show_default=False),
     ] = None,
-    targets: options.TargetsOption,
+    prompts: PromptOptions,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
-    sensitive: options.SensitiveOption = [],  # noqa: B006
-    template: options.Template = None,
-    model: options.Model = "miniature",
-    features: options.Features = None,
-    text_features: options.TextFeatures = None,
-    scale: options.Scale = None,
-    batch_size: options.BatchSize = 16,
-    device: options.Device = None,
-    dtype: options.Precision = None,
-    progress: options.ShowProgress = None,
+    encoder: EncoderOptions,
+    progress: ShowProgress = None,
 ) -> None:
     """Fit a method on reference images without labels and write it to a file.
 
     The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names.
     An image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
-    options.refuse_idle(context)
+    refuse_unused(context, encoder.unused(images is not None))
     with exits(context, reference="--images"):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.runs._reference import check_fittable, fit_on_folder
         from fair_tta.methods._reference import Reference
         from fair_tta.methods._registry import parse_adapter
 
+        # Wrong options are refused before the model is loaded
         _check_file(out)
         if out.is_file() and out.stat().st_size and not Reference._is_in(out):
             raise FairTTAError(
@@ -209,14 +172,16 @@ def fit_command(
                 "something else): choose another name."
             )
         method = usage("--adapter", parse_adapter, adapter)
-        usage("--adapter", check_fittable, {adapter: method})
-        classifier = options.make_classifier(context, adapter=method)
-        where: Any = options.stored_features(context) or images
+        methods = {adapter: method}
+        usage("--adapter", check_fittable, methods)
+
+        classifier = make_classifier(context, prompts.read(), encoder, adapter=method)
+        reference: Any = encoder.stored or images
         with progress_bars(progress) as bars:
-            fitted = fit_on_folder(classifier, {adapter: method}, where, progress=bars("images"))
+            fitted = fit_on_folder(classifier, methods, reference, progress=bars("images"))
         (fitted_method,) = fitted.adapters.values()
         classifier.with_adapter(fitted_method).save(out)
-        options.log_fitted(fitted)
+        log_fitted(fitted)
         log(f"Written: {str(out)!r}.")
     if fitted.left_out:
         raise typer.Exit(LEFT_OUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -13,18 +13,35 @@ import typer
 
 from fair_tta._io import printable, write_row
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli import _options as options
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._inputs import (
+    GOES_ON,
+    check_methods,
+    chosen_images,
+    log_fitted,
+    make_classifier,
+)
+from fair_tta.lab.cli._methods import PredictionMethod
+from fair_tta.lab.cli._options import (
+    ImageOptions,
+    PromptOptions,
+    ReferenceOptions,
+    RunOptions,
+    ViewEncoderOptions,
+)
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
+_ANSWER_WIDTH = 14  # two of them leave room for a path in 80 columns
 
 Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
 
 Names = Sequence[str]
+Printer: TypeAlias = "Callable[[Answered, Names, Names, bool], None]"
 
 
 def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
@@ -66,27 +83,60 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
 
 def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
+    from rich import box
+    from rich.table import Column, Table
     from rich.text import Text
 
-    from fair_tta.lab._terminal import NarrowTable, show
+    from fair_tta.lab._terminal import show_table
 
-    wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
-    titles = ["image", "answer", "p", "zero-shot", *(f"entropy of {a}" for a in attributes), ""]
-    rows = []
+    longest = max(len(UNREADABLE), *(len(printable(target)) for target in targets))
+    answer_width = min(_ANSWER_WIDTH, longest)
+    columns = [
+        Column("image", ratio=1, overflow="fold"),
+        Column("answer", width=answer_width, overflow="fold"),
+        Column("p", width=len("0.123"), justify="right"),
+        Column("zero-shot", width=answer_width, overflow="fold"),
+    ]
+    if attributes:
+        title = f"entropy of {printable(attributes[0])}" if len(attributes) == 1 else "entropy of"
+        width = len("0.00 -> 1.00")
+        columns.append(Column(Text(title), width=width, justify="right", overflow="fold"))
+    columns.append(Column("", width=len("changed")))
+    table = Table(
+        *columns, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, expand=True,
+        show_header=is_first,
+    )  # fmt: skip
     for path, answer in answered:
         if isinstance(answer, str):
-            cells = [Text(UNREADABLE, style="red"), *(Text() for _ in titles[2:])]
-        else:
-            before, after = answer.sensitive_entropy_zero_shot, answer.sensitive_entropy
-            texts = [answer.label, f"{answer.probabilities[answer.label]:.3f}", _zero_shot(answer)]
-            texts += [f"{before[a]:.2f} -> {after[a]:.2f}" for a in attributes]
-            cells = [*map(Text, texts), Text("changed" if answer.flipped else "")]
-        rows.append([Text(path), *cells])
-    widths = [sys.maxsize, wide, 5, wide, *(12 for _ in attributes), 7]
-    show(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
+            table.add_row(Text(printable(path)), Text(UNREADABLE, style="red"))
+            continue
+        cells = [
+            printable(path),
+            printable(answer.label),
+            f"{answer.probabilities[answer.label]:.3f}",
+            printable(_zero_shot(answer)),
+        ]
+        if attributes:
+            cells.append(_entropies(answer, attributes))
+        cells.append("changed" if answer.flipped else "")
+        table.add_row(*[Text(cell) for cell in cells])
+    show_table(table)
+
+
+def _entropies(answer: Prediction, attributes: Names) -> str:
+    """Return the entropy of each attribute before and after, with names if there are several."""
+    lines = []
+    for attribute in attributes:
+        if len(attributes) > 1:
+            lines.append(printable(attribute))
+        before = answer.sensitive_entropy_zero_shot[attribute]
+        after = answer.sensitive_entropy[attribute]
+        lines.append(f"{before:.2f} -> {after:.2f}")
+    return "\n".join(lines)
 
 
 def _zero_shot(answer: Prediction) -> str:
+    """Return the label of the zero-shot answer."""
     return max(answer.zero_shot, key=answer.zero_shot.__getitem__)
 
 
@@ -95,33 +145,18 @@ def _write(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+@with_shared_options
 def predict_command(
     context: typer.Context,
     *,
-    images: options.Images = [],  # noqa: B006
-    targets: options.TargetsOption,
-    sensitive: options.SensitiveOption = [],  # noqa: B006
-    template: options.Template = None,
-    model: options.Model = "miniature",
-    adapter: options.OneAdapter = None,
-    reference: options.ReferenceDir = None,
-    reference_is_data: options.ReferenceIsData = False,
+    images: ImageOptions,
+    prompts: PromptOptions,
+    adapter: PredictionMethod = None,
+    reference_set: ReferenceOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per image and line.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
-    null: options.Null = False,
-    features: options.Features = None,
-    id_column: options.IdColumn = None,
-    text_features: options.TextFeatures = None,
-    scale: options.Scale = None,
-    seed: options.Seed = 0,
-    views: options.ViewCount = 64,
-    batch_size: options.BatchSize = 16,
-    device: options.Device = None,
-    dtype: options.Precision = None,
-    limit: options.Limit = None,
-    sample: options.Sample = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -129,9 +164,8 @@ def predict_command(
             show_default="keep none",
         ),
     ] = None,
-    restart: options.Restart = False,
-    workers: options.Workers = 1,
-    progress: options.ShowProgress = None,
+    encoder: ViewEncoderOptions,
+    run: RunOptions,
 ) -> None:
     """Classify images: a table, or --json or --csv on stdout.
 
@@ -140,13 +174,20 @@ def predict_command(
     """
     if as_json and as_csv:
         raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
-    options.refuse_idle(context)
+    refuse_unused(
+        context,
+        encoder.unused(bool(images.images)),
+        reference_set.unused(),
+        run.unused(out),
+        images.unused(),
+    )
+    n_done = 0
+    n_failed = 0
 
     def stopped() -> str:
-        on = "" if out is None else f" {options.GOES_ON}"
-        return f"Stopped; {done} images are answered.{on}"
+        text = f"Stopped; {n_done} images are answered."
+        return text if out is None else f"{text} {GOES_ON}"
 
-    done = failed = 0
     with exits(context, stopped):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab._unlabelled import NO_IMAGE, image_sources, predict_images
@@ -155,57 +196,78 @@ def predict_command(
         from fair_tta.lab.runs._runner import batched
         from fair_tta.methods._registry import parse_adapter, short_name
 
+        # Wrong options are refused before the model is loaded
         if adapter is None:
-            adapter = "association-correction" if sensitive else "zero-shot"
+            adapter = "association-correction" if prompts.sensitive else "zero-shot"
         method = usage("--adapter", parse_adapter, adapter)
         named = {short_name(adapter): method}
-        options.check_methods(context, "--adapter", named, reference, in_folds=False)
-        classifier = options.make_classifier(context, adapter=method)
-        batch_size = classifier._batch_size
-        names = classifier.targets, tuple(classifier.sensitive)
-        show = print_json if as_json else print_csv if as_csv else print_table
-        chosen = options.chosen_images(context, is_read_twice=reference is not None)
+        reference = reference_set.reference
+        check_methods("--adapter", named, encoder.features, reference, in_folds=False)
+        classifier = make_classifier(
+            context,
+            prompts.read(),
+            encoder,
+            adapter=method,
+            seed=encoder.seed,
+            views=encoder.views,
+        )
+
+        list_images = chosen_images(images, encoder, is_read_twice=reference is not None)
         if reference is not None:
-            with progress_bars(progress) as bars:
+            with progress_bars(run.progress) as bars:
                 fitted = fit_adapters(
                     classifier,
                     named,
                     reference,
-                    lambda: image_sources(chosen()),
-                    reference_is_data=reference_is_data,
+                    lambda: image_sources(list_images()),
+                    reference_is_data=reference_set.reference_is_data,
                     progress=bars("reference images"),
                 )
-            options.log_fitted(fitted)
+            log_fitted(fitted)
             (method,) = fitted.adapters.values()
             classifier = classifier.with_adapter(method)
-        answered = predict_images(
+
+        answers = predict_images(
             classifier,
             [classifier.adapter],
-            chosen(),
+            list_images(),
             out,
-            engine=Local(workers),
-            model=None if text_features else model,
-            restart=restart,
-            read_ahead="-" not in images,  # whoever types waits for answers
+            engine=Local(run.workers),
+            model=encoder.loadable_model,
+            restart=run.restart,
+            read_ahead=not images.has_stdin,  # people who type wait for answers
         )
-        counted = "-" not in images and (sys.stderr.isatty() if progress is None else progress)
-        total = sum(1 for _ in chosen()) if counted else None
-        with progress_bars(progress) as bars:
+        print_answers: Printer = print_table
+        if as_json:
+            print_answers = print_json
+        elif as_csv:
+            print_answers = print_csv
+        attributes = tuple(classifier.sensitive)
+
+        # Counting all images first is worth it only if somebody sees the total
+        shows_progress = sys.stderr.isatty() if run.progress is None else run.progress
+        total = None
+        if shows_progress and not images.has_stdin:
+            total = sum(1 for _ in list_images())
+        with progress_bars(run.progress) as bars:
             update = bars("images")
             update(0, total)
-            for some in batched(answered, batch_size):
-                reasons = [found for _, found in some if isinstance(found, str)]
-                for reason in reasons if show is print_table else ():
-                    log(reason)  # the others have a place for it
-                rows = [
-                    (path, found if isinstance(found, str) else found[0]) for path, found in some
-                ]
-                show(rows, *names, not done)
-                done, failed = done + len(some), failed + len(reasons)
-                update(done, total)
-        if not done:
-            show([], *names, True)
+            for batch in batched(answers, classifier._batch_size):
+                answered: list[tuple[str, Prediction | str]] = []
+                for path, answer in batch:
+                    if not isinstance(answer, str):
+                        answered.append((path, answer[0]))
+                        continue
+                    n_failed += 1
+                    answered.append((path, answer))
+                    if print_answers is print_table:
+                        log(answer)  # the other formats have a field for it
+                print_answers(answered, classifier.targets, attributes, n_done == 0)
+                n_done += len(batch)
+                update(n_done, total)
+        if n_done == 0:
+            print_answers([], classifier.targets, attributes, True)
             raise FairTTAError(NO_IMAGE)
-    if failed:
-        log(f"{failed} of {done} images could not be used.")
+    if n_failed:
+        log(f"{n_failed} of {n_done} images could not be used.")
         raise typer.Exit(LEFT_OUT)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from fair_tta.auditing._document import EstimateFields, RunFigures
+from fair_tta.auditing._document import RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text
 from fair_tta.lab.report._sentences import Sweep
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics.definitions import METRICS
 
 DRAWING_WIDTH = 400
@@ -34,7 +35,7 @@ class Dot(NamedTuple):
     """
 
     name: str
-    figure: EstimateFields
+    figure: Estimate
     tone: str = ""
     hollow: bool = False
     link: str = ""

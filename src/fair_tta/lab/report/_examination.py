@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from fair_tta.auditing import _examination as doc
-from fair_tta.auditing._document import EstimateFields
 from fair_tta.lab.report import _numbers as numbers
 from fair_tta.lab.report._drawings import Dot, dot_plot
 from fair_tta.lab.report._numbers import count, of_hundred, percent, points, whole
 from fair_tta.lab.report._page import embedded, render
 from fair_tta.lab.report._sentences import MANY_CHANGED, Card
-from fair_tta.metrics._estimates import direction
+from fair_tta.metrics._estimates import Estimate, direction
 
 LITTLE = 0.1
 """Logits: smaller associations of prompts are called hardly any."""
@@ -38,7 +37,7 @@ def banners(document: doc.ExaminationDocument) -> list[str]:
     return [*found, *document.warnings]
 
 
-def gap_verdict(change: EstimateFields) -> tuple[str, str]:
+def gap_verdict(change: Estimate) -> tuple[str, str]:
     """What a change of the perceived gap is called, and its tone."""
     up = direction(change.low, change.high)
     if up == 0:

@@ -22,6 +22,7 @@ from fair_tta.lab.report._numbers import (
     shown,
     times,
 )
+from fair_tta.metrics._estimates import Estimate
 
 NamedAudit = tuple[str, doc.AuditDocument]
 """What a task is called, and its audit."""
@@ -51,10 +52,10 @@ class MethodRow:
 
     comparison: doc.Comparison
     judgement: Verdict
-    balanced: tuple[doc.EstimateFields | None, doc.EstimateFields | None]
-    before: doc.EstimateFields
-    after: doc.EstimateFields
-    gap: doc.Difference
+    balanced: tuple[Estimate | None, Estimate | None]
+    before: Estimate
+    after: Estimate
+    gap: Estimate
     level: float
     compared: int
     cost: float | None
@@ -64,11 +65,11 @@ class MethodRow:
         return self.comparison.run
 
     @property
-    def worst(self) -> doc.Difference:
+    def worst(self) -> Estimate:
         return self.comparison.adjusted.worst_group_accuracy
 
     @property
-    def accuracy(self) -> doc.Difference:
+    def accuracy(self) -> Estimate:
         return self.comparison.adjusted.accuracy
 
     @property
@@ -266,7 +267,7 @@ def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
     return sorted(found, key=rank)
 
 
-def typical_gap(run: doc.RunFigures) -> doc.EstimateFields:
+def typical_gap(run: doc.RunFigures) -> Estimate:
     """That of a run."""
     return run.metrics.typical_gap
 

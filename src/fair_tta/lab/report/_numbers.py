@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 
-from fair_tta.auditing._document import EstimateFields, Provenance
+from fair_tta.auditing._document import Provenance
+from fair_tta.metrics._estimates import Estimate
 
 MINUS = "\N{MINUS SIGN}"
 ARROW = "\N{RIGHTWARDS ARROW}"
@@ -27,12 +28,12 @@ def percent(share: float | None, signed: bool = False) -> str:
     return sign + text
 
 
-def shown(figure: EstimateFields | None) -> float | None:
+def shown(figure: Estimate | None) -> float | None:
     """Return the value of a figure, None if it is withheld."""
     return None if figure is None or figure.is_withheld else figure.value
 
 
-def interval(figure: EstimateFields, signed: bool = False, words: bool = False) -> str:
+def interval(figure: Estimate, signed: bool = False, words: bool = False) -> str:
     """``[77.1, 84.6]``, in words ``77.1 to 84.6``, empty if there is none."""
     if figure.low is None or figure.high is None:
         return ""
@@ -40,19 +41,19 @@ def interval(figure: EstimateFields, signed: bool = False, words: bool = False) 
     return f"{low} to {high}" if words else f"[{low}, {high}]"
 
 
-def figure_text(figure: EstimateFields, signed: bool = False, unit: str = "") -> str:
+def figure_text(figure: Estimate, signed: bool = False, unit: str = "") -> str:
     """``81.2 [77.1, 84.6]``."""
     if figure.is_withheld:
         return NONE
     return f"{percent(figure.value, signed)}{unit} {interval(figure, signed)}".rstrip()
 
 
-def points(figure: EstimateFields, signed: bool = False) -> str:
+def points(figure: Estimate, signed: bool = False) -> str:
     """``3.2 points [1.0, 5.4]``."""
     return figure_text(figure, signed, " points")
 
 
-def in_words(figure: EstimateFields, unit: str, signed: bool = False, label: str = "") -> str:
+def in_words(figure: Estimate, unit: str, signed: bool = False, label: str = "") -> str:
     """``3.2 points (1.0 to 5.4)``, or the reason; `unit` begins with its space."""
     if figure.is_withheld:
         return f"{NONE} ({figure.reason})"

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._judge import figure_of
 from fair_tta.lab.report._numbers import count, group_name, images, in_words, percent, shown
-from fair_tta.metrics._estimates import direction
+from fair_tta.metrics._estimates import Estimate, direction
 from fair_tta.metrics.definitions import METRICS
 
 MARKS: dict[str, str] = {
@@ -40,7 +40,7 @@ class Card(NamedTuple):
     tone: str = ""
 
 
-def verdict(metric: str, difference: doc.Difference | None) -> str:
+def verdict(metric: str, difference: Estimate | None) -> str:
     """The direction of a change, a key of `MARKS`: only if its paired interval excludes 0 is there
     one.
     """

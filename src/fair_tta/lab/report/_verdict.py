@@ -34,7 +34,7 @@ from fair_tta.lab.report._numbers import (
     whole,
 )
 from fair_tta.lab.report._sentences import Card
-from fair_tta.metrics._estimates import direction, listed
+from fair_tta.metrics._estimates import Estimate, direction, listed
 
 CONFIRM = "Confirm it on images that took no part."
 NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.", "")
@@ -66,7 +66,7 @@ class ChangedGroup(NamedTuple):
     name: str
     before: float
     after: float
-    difference: doc.Difference
+    difference: Estimate
     changes: doc.AnswerChanges
     p: float
 

@@ -133,7 +133,7 @@ class SEM(Adapter):
         weights = self._weights(task)
 
         def latents(sentences: Sequence[str]) -> Tensor:
-            raw = task.raw_features(task.sentence_prompts(sentences)).to("cpu", torch.float64)
+            raw = task._raw_features(task.sentence_prompts(sentences)).to("cpu", torch.float64)
             inside = (raw - weights["bpre"]) @ weights["encoder.weight"].mT
             return torch.relu(inside + weights["encoder.bias"])
 

@@ -99,7 +99,7 @@ class TTR(PixelAdapter):
     def _general(self, task: Task) -> Tensor:
         """The feature of the general prompt, ``[dim]``."""
         return task.remember(
-            ("general", self.subject), lambda: task.phrase_features([self.subject])[0]
+            ("general", self.subject), lambda: task._phrase_features([self.subject])[0]
         )
 
     def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:

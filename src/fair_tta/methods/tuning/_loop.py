@@ -64,7 +64,7 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
             ("features", *key), lambda: task.encode_many(term.prompts, context[:1])
         )
         cotangents = _head(task, term, views, features)
-        return task.pull_back(term.prompts, context, cotangents)
+        return task._pull_back(term.prompts, context, cotangents)
     leaf, features = task.remember(
         ("graph", *key), lambda: _graph(task, term, context[:1]), partial(_bytes, task)
     )
@@ -74,7 +74,7 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
         return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
     except Exception:
         # Some operation cannot do many at once; layers of `torch.compile` can go back only once.
-        return task.pull_back(term.prompts, context, cotangents)
+        return task._pull_back(term.prompts, context, cotangents)
 
 
 def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) 
     if tokens > TOKENS_AT_ONCE:
         # First through the small head to the features, then through the text tower part by part.
         features = task.encode_many(term.prompts, context)
-        return task.pull_back(term.prompts, context, _head(task, term, views, features))
+        return task._pull_back(term.prompts, context, _head(task, term, views, features))
     size = TOKENS_AT_ONCE // tokens
     gradients: list[Tensor] = []
     for some, at in zip(views.split(size), context.split(size), strict=True):

@@ -1,0 +1,124 @@
+"""What labels and options name, for the commands that have labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fair_tta.lab.cli._console import FAILED, LEFT_OUT, log, usage
+from fair_tta.lab.cli._names import (
+    attributes_option,
+    column_names,
+    parse_renames,
+    prompt_problems,
+    targets_option,
+)
+from fair_tta.lab.cli._options import (
+    ImageEncoderOptions,
+    LabelOptions,
+    LabelPromptOptions,
+    PromptSpec,
+)
+
+if TYPE_CHECKING:
+    from fair_tta.classifier import FairTPTClassifier
+    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._records import Problem
+    from fair_tta.lab._folder import FolderAudit
+
+_SHOWN_PROMPTS = 6  # of each set, enough to see how names are inserted
+
+
+def read_labels(
+    images: Path | None,
+    labels: LabelOptions,
+    prompts: LabelPromptOptions,
+    encoder: ImageEncoderOptions,
+    out: Path,
+) -> tuple[LabelValues, PromptSpec]:
+    """Return the labels and what the model is asked; names that no option has are those of labels.
+
+    Without --labels the folders of the images are their labels, and are written to a file in `out`.
+    """
+    from fair_tta.datasets._labels import Labels, write_labels_of_folders
+
+    # Labels are those of a file, or the names of folders
+    stored = encoder.stored
+    source = images if stored is None else stored.path
+    assert source is not None  # there are images or features: `EncoderOptions.unused`
+    columns = tuple(labels.sensitive_column)
+    renames = usage("--rename", parse_renames, labels.rename)
+    left_out: tuple[Problem, ...] = ()
+    if labels.labels is not None:
+        file = labels.labels
+    elif stored is not None:
+        raise typer.BadParameter("it is needed with --features.", param_hint="--labels")
+    else:
+        levels = (labels.target_column, *columns)
+        file, n, left_out = write_labels_of_folders(source, levels, out)
+        log(f"No --labels: {n} images have the names of their folders ({' / '.join(levels)}).")
+    values = Labels(
+        images=source,
+        file=file,
+        target=labels.target_column,
+        sensitive=columns,
+        path=labels.path_column,
+        rename=renames,
+        left_out=left_out,
+        cluster=labels.cluster_column,
+        features=stored,
+        by_position=labels.by_position,
+    ).scan(skip_unknown=labels.skip_unknown)
+
+    # Names without an option are the values in the columns
+    if prompts.targets:
+        targets = usage("--targets", targets_option, prompts.targets)
+    else:
+        targets = column_names(values, labels.target_column)
+    named = usage("--sensitive", attributes_option, prompts.sensitive, columns)
+    sensitive = {column: named.get(column) or column_names(values, column) for column in columns}
+    return values, PromptSpec(targets, sensitive, prompts.read_templates(bool(sensitive)))
+
+
+def log_prompts(classifier: FairTPTClassifier) -> None:
+    """Log what the model is asked, and names that make no sentence, such as 0 and 1."""
+    task = classifier._task
+    templates = task.templates
+    prompt_sets = {"targets": templates._target_prompts(task.targets)}
+    for attribute, names in task.sensitive.items():
+        prompt_sets[attribute] = templates._sensitive_prompts(names)
+    for name, prompts in prompt_sets.items():
+        shown = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
+        if len(prompts) > _SHOWN_PROMPTS:
+            shown += ", ..."
+        if templates._others:
+            shown += f", and those of {len(templates._others)} further templates"
+        log(f"Prompts, {name}: {shown}")
+
+    # A phrase that names nothing visible is asked all the same
+    options = {"--targets '": task.targets}
+    for attribute, names in task.sensitive.items():
+        options[f"--sensitive '{attribute}: "] = names
+    for option, names in options.items():
+        for phrase, problem in prompt_problems(names.values()).items():
+            log(
+                f"{phrase!r} is {problem} and is inserted into the prompt as is. Give it a phrase: "
+                f"{option}{phrase}=...'."
+            )
+
+
+def print_and_exit(result: FolderAudit) -> None:
+    """Print an audit, and raise the exit of its failed thresholds or of rows left out."""
+    from fair_tta.lab.cli._tables import print_audit
+    from fair_tta.lab.report._sentences import of_thresholds
+
+    print_audit(result)
+    document = result.audit.document
+    for sentence in of_thresholds(document):
+        log(sentence)
+    if any(threshold.outcome == "failed" for threshold in document.thresholds):
+        raise typer.Exit(FAILED)
+    if result.problems.lost or any(run.no_class for run in document.runs):
+        raise typer.Exit(LEFT_OUT)
