@@ -103,6 +103,7 @@ def test_errors(script: Script, tmp_path: Path) -> None:
         main(["main-L14", "--data", str(tmp_path), "--images", "0"])
 
 
+@pytest.mark.slow
 def test_as_a_script_on_drawn_images(tmp_path: Path) -> None:
     """From anywhere, and with a set of classes that stands in for harmful ones."""
     command = [sys.executable, str(RUNNER), "clip-bias", "--data", "miniature", *SMALL]

@@ -28,6 +28,10 @@ ROWS = "rows.sqlite"
 """The file of finished rows in the folder of a run."""
 
 
+class DamagedRowWarning(UserWarning):
+    """Rows are not as they were written; commands print warnings of our own classes as notes."""
+
+
 class Key(NamedTuple):
     """What a prediction depends on; rows with the same key hold the same prediction.
 
@@ -203,7 +207,7 @@ class Store:
                 f"{str(self.path)!r}: {damaged} {'row is' if damaged == 1 else 'rows are'} not as "
                 "written (is the disk sound?). What is needed of them is computed again, the other "
                 "rows are used.",
-                UserWarning,
+                DamagedRowWarning,
                 stacklevel=4,
             )
 
