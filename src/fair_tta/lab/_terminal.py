@@ -1,4 +1,4 @@
-"""What is printed: text, tables, progress.
+"""Text, tables and progress for the terminal.
 
 Names of files, classes and columns are chosen by others: `show` and `make_table` print every text,
 and neither brackets nor escape sequences in it mean anything.
@@ -154,7 +154,7 @@ def make_progress(console: Console, is_terminal: bool) -> Progress:
 
 
 class _RateColumn(ProgressColumn):
-    """How many are finished in a second."""
+    """The number finished in a second."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.speed is None else f"{task.speed:.2f}/s")

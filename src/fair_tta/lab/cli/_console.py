@@ -1,4 +1,4 @@
-"""What all commands share: exit codes and errors."""
+"""Exit codes and errors of all commands."""
 
 from __future__ import annotations
 
