@@ -38,7 +38,7 @@ from scipy.special import ndtr, ndtri
 
 from fair_tta._io import write_whole
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import Columns, Floats, Ints
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._metric import Figure, Metric
 from fair_tta.metrics._rates import true_positive
@@ -228,7 +228,7 @@ class Design:
 
     def draw(
         self, generator: np.random.Generator, images_of_person: int = 1
-    ) -> tuple[Columns, Floats, Floats]:
+    ) -> tuple[AnswerTable, Floats, Floats]:
         """An audit of two runs, and entropies before and after.
 
         Images of a person share their luck, so answers agree; half of the persons are in several
@@ -252,7 +252,7 @@ class Design:
         other, again = ((truth + (1 if self.next_class else step)) % classes for step in steps)
         keep = ~was & ~now & (generator.random(len(cell)) < 0.8)  # wrong twice, mostly the same
         again = np.where(keep, other, again)
-        rows = Columns(
+        rows = AnswerTable(
             tuple(range(classes)),
             {"group": tuple(range(groups))},
             truth,

@@ -13,7 +13,7 @@ from effect_pictures import Pictures, Question
 from fair_tta import Features, ZeroShot
 from fair_tta.auditing._measure import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate, definitions
-from fair_tta.metrics._answer_table import Columns, parse_columns
+from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
 
 METRICS = {
     "accuracy": definitions.ACCURACY,
@@ -93,10 +93,10 @@ def fitted(adapter, clf, reference: Pictures):
         return clf.with_adapter(adapter).fit(features, labels).adapter
 
 
-def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> Columns:
+def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> AnswerTable:
     """What is true and what each run answers, as positions of targets."""
     targets = list(question.task.targets)
-    return parse_columns(
+    return read_answer_table(
         pictures.truth,
         [[targets[i] for i in run] for run in runs],
         {name: pictures.sensitive[name] for name in question.attributes},
@@ -105,12 +105,14 @@ def columns_of(question: Question, pictures: Pictures, runs: Sequence) -> Column
     )
 
 
-def gap_changes(rows: Columns) -> list[Estimate]:
+def gap_changes(rows: AnswerTable) -> list[Estimate]:
     """The change of the typical gap in each run, at levels that allow for the others."""
     return TYPICAL_GAP.differences(rows, Bootstrap())
 
 
-def verdicts_of(rows: Columns, methods: Sequence[str], sizes: Sequence[int], audits: int) -> dict:
+def verdicts_of(
+    rows: AnswerTable, methods: Sequence[str], sizes: Sequence[int], audits: int
+) -> dict:
     """The typical gap before and after, and in percent of audits of so many images, drawn from
     these with replacement, how often each method is shown to narrow it."""
     gaps = [TYPICAL_GAP.estimate(rows, run, None).value for run in range(len(rows.answers))]

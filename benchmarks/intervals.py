@@ -16,7 +16,7 @@ import numpy as np
 
 from fair_tta.auditing._run import corrected_differences
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.definitions import METRICS
 
@@ -36,7 +36,7 @@ def main() -> None:
         np.where(generator.random(options.rows) < 0.1, truth, first)
         for _ in range(options.runs - 1)
     ]
-    columns = Columns(
+    columns = AnswerTable(
         tuple(range(options.classes)),
         {"group": tuple(range(options.groups))},
         truth,

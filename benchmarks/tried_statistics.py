@@ -25,7 +25,7 @@ from coverage import Design, Tally, designs
 from scipy.special import ndtri
 
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import Columns, Floats
+from fair_tta.metrics._answer_table import AnswerTable, Floats
 from fair_tta.metrics._metric import Figure, Metric
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._noise import noise_of
@@ -116,7 +116,7 @@ def slack(audits: int, only: str) -> None:
         print(f"{design.name}, truth {truth:+.3f}: {'; '.join(parts)}", flush=True)
 
 
-def gap_images(rows: Columns) -> float:
+def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
     change = typical_gap_change(rows, before=0, after=1)
     if withheld(rows, 0, 1) or abs(change.value) < 5e-3:
@@ -124,7 +124,7 @@ def gap_images(rows: Columns) -> float:
     return rows.n * (REACH * change._deviation / change._square) ** 2
 
 
-def extreme_images(metric: Metric, rows: Columns) -> float:
+def extreme_images(metric: Metric, rows: AnswerTable) -> float:
     """Return how many images would show the fall of the largest form, by the form that needs most.
 
     Forms of the other classes are those that are the largest.
@@ -148,7 +148,7 @@ def extreme_images(metric: Metric, rows: Columns) -> float:
     return rows.n * worst
 
 
-def seen_as_truth(rows: Columns, factor: float) -> Design:
+def seen_as_truth(rows: AnswerTable, factor: float) -> Design:
     """Return the population whose rates are those of an audit, with so many times the images."""
     groups, classes = len(rows.groups), len(rows.targets)
     was, now = (rows.answers[run] == rows.truth for run in (0, 1))
@@ -177,7 +177,7 @@ def shown_share(figure: Figure, population: Design, audits: int) -> float:
 
 def images(audits: int) -> None:
     """Print how often as many images as are named show the change."""
-    plans: dict[str, tuple[Figure, Callable[[Columns], float]]] = {
+    plans: dict[str, tuple[Figure, Callable[[AnswerTable], float]]] = {
         "typical gap": (definitions.TYPICAL_GAP, gap_images),
         "WGA": (
             definitions.WORST_GROUP_ACCURACY,
@@ -207,7 +207,7 @@ def images(audits: int) -> None:
         )
 
 
-def not_shown(figure: Figure, design: Design, generator: np.random.Generator) -> Columns | None:
+def not_shown(figure: Figure, design: Design, generator: np.random.Generator) -> AnswerTable | None:
     """Return an audit that does not show the change, None if 20 do."""
     for _ in range(20):
         rows = design.draw(generator)[0]

@@ -27,7 +27,7 @@ from coverage import Design
 from fair_tta.auditing._judge import Verdict, verdict_on
 from fair_tta.auditing._run import _compared_groups
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import SMALL, Estimate
 
 HOW = Bootstrap()
@@ -79,7 +79,7 @@ SMALL_GROUPS = [
 ]
 
 
-def judged(columns: Columns) -> Verdict:
+def judged(columns: AnswerTable) -> Verdict:
     """Return the verdict of the rule on two runs: what it reads of an audit, and nothing else."""
     differences = {figure.name: figure.difference(columns, 0, 1, HOW) for figure in NEEDED}
     balanced = definitions.BALANCED_ACCURACY.estimate(columns, 1, HOW)
@@ -101,7 +101,7 @@ def judged(columns: Columns) -> Verdict:
     return verdict_on(document, comparison)
 
 
-def _cells(columns: Columns, sizes: Sequence[float]) -> list[SimpleNamespace]:
+def _cells(columns: AnswerTable, sizes: Sequence[float]) -> list[SimpleNamespace]:
     """Return each class of a group with its images."""
     pairs = zip(columns.targets, sizes, strict=True)
     return [SimpleNamespace(target=str(target), images=int(n)) for target, n in pairs]
@@ -123,7 +123,7 @@ def tally(population: Design, audits: int) -> Counts:
     return counts
 
 
-def filled(population: Design, columns: Columns, generator: np.random.Generator) -> Columns:
+def filled(population: Design, columns: AnswerTable, generator: np.random.Generator) -> AnswerTable:
     """Return an audit with more images of each small group, until it has as many as are needed."""
     missing = np.maximum(0, SMALL - population.n) * (population.n > 0)
     more = replace(population, n=missing).draw(generator)[0]

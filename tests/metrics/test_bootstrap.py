@@ -14,7 +14,7 @@ import pytest
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate, _rates, definitions
-from fair_tta.metrics._answer_table import Columns, Floats, Ints, parse_columns
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints, read_answer_table
 from fair_tta.metrics._estimates import Over
 from fair_tta.metrics._metric import Metric
 from fair_tta.metrics.intervals._bootstrap import resampled
@@ -65,7 +65,7 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
     covered = np.zeros(len(some) + 3)
     for seed in range(trials):
         truth, group, answers = noisy(rates, sizes, seed, runs=2)
-        rows = parse_columns(truth, answers, group, None, None)
+        rows = read_answer_table(truth, answers, group, None, None)
         closed = [definitions.WORST_GROUP_ACCURACY, definitions.BIAS]
         found = [metric.estimate(rows, 0, Bootstrap()) for metric in (*some, *closed)]
         found.append(definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap()))
@@ -86,14 +86,14 @@ def test_agrees_with_resampled_rows() -> None:
     how = Bootstrap(4000)
     mean = Metric("own", _rates.overall, lambda rates: rates)
     gap = replace(definitions.EQUALIZED_ODDS, interval=None)
-    rows = parse_columns(truth, [answers], group, None, None)
+    rows = read_answer_table(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
     observed = gap.rates(rows.counts().astype(float))
     means, noises = [], []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        again = Columns((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
+        again = AnswerTable((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
         counts = again.counts().astype(float)
         means.append(mean(counts))
         noises.append(gap.combine(gap.rates(counts) - observed))
@@ -110,14 +110,14 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
     truth, group, (before,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
     own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
-    rows = parse_columns(truth, [before, after], group, None, None)
+    rows = read_answer_table(truth, [before, after], group, None, None)
     found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
     values = []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        resampled = Columns(
+        resampled = AnswerTable(
             (0, 1), rows.values, truth[drawn], group[drawn], (before[drawn], after[drawn])
         )
         values.append(float(own(resampled.counts(1)) - own(resampled.counts(0))))
@@ -194,13 +194,13 @@ def test_a_metric_of_ones_own() -> None:
 def test_strata_of_sensitive_values_only() -> None:
     own = Metric("own", _rates.overall, lambda rates: rates)
     truth, group, (answers,) = noisy(np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0)
-    rows = parse_columns(truth, [answers], group, None, None)
+    rows = read_answer_table(truth, [answers], group, None, None)
     fixed = own.estimate(rows, 0, Bootstrap())
     free = own.estimate(rows, 0, Bootstrap(strata="sensitive"))
     assert width(free) > 1.05 * width(fixed)  # classes vary in number, and differ in accuracy
     gaps = Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
-    rows = parse_columns(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
+    rows = read_answer_table(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
     low, _ = resampled(gaps, rows.counts(), Bootstrap(strata="sensitive"))
     assert np.isnan(low[1])  # resamples without class 1 have no rate for it
 
@@ -219,7 +219,7 @@ def test_strata_of_a_metric_of_ones_own() -> None:
 
 def test_the_seed_decides() -> None:
     truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
-    rows = parse_columns(truth, [answers], group, None, None)
+    rows = read_answer_table(truth, [answers], group, None, None)
     own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     one, same, other = (own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2))
     assert one == same != other

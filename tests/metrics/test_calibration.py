@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fair_tta import FairTPTClassifier, audit, metrics
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._answer_table import parse_columns
+from fair_tta.metrics._answer_table import read_answer_table
 from fair_tta.metrics._calibration import calibration
 from fair_tta.metrics._score_figures import calibration_error
 from fair_tta.metrics._scores import Scores
@@ -189,7 +189,7 @@ def test_groups() -> None:
     sure = generator.uniform(0.4, 0.9, 500)
     answers = np.where(generator.random(500) < sure, "a", "b")
     group = ["x"] * 250 + ["y"] * 250
-    columns = parse_columns(["a"] * 500, [answers], group, ["a", "b"], ["x", "y", "z"])
+    columns = read_answer_table(["a"] * 500, [answers], group, ["a", "b"], ["x", "y", "z"])
     columns = replace(columns, scores=(Scores(confidence=sure),))
     by_group = [calibration_error(columns, 0, QUICK, g) for g in range(3)]
     assert by_group[0] == error(answers[:250] == "a", sure[:250], interval=QUICK)

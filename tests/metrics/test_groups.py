@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._answer_table import parse_columns
+from fair_tta.metrics._answer_table import read_answer_table
 from fair_tta.metrics._estimates import GroupsOver
 from fair_tta.metrics._groups import SELECTION_GAPS, gaps_of_classes
 from fair_tta.metrics._metric import Metric
@@ -273,7 +273,7 @@ def test_gaps_of_classes_are_computed_once_for_all_classes(
 
     monkeypatch.setattr(Metric, "__call__", counted)
     names = [str(i) for i in range(80)]
-    rows = parse_columns(names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None)
+    rows = read_answer_table(names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None)
     assert len(gaps_of_classes(rows, 0, None)) == 80
     assert len(asked) == len(set(asked)) == 3
 

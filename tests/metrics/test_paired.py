@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._metric import Figure, Metric
@@ -40,11 +40,11 @@ EXACT = (definitions.ACCURACY, definitions.BALANCED_ACCURACY, definitions.TYPICA
 """Intervals in closed form."""
 
 
-def changes(rows: Columns, before: int, after: int, how: Bootstrap) -> list[Estimate]:
+def changes(rows: AnswerTable, before: int, after: int, how: Bootstrap) -> list[Estimate]:
     return [metric.difference(rows, before, after, how) for metric in ALL]
 
 
-def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Columns:
+def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> AnswerTable:
     generator = np.random.default_rng(seed)
     truth, group = generator.integers(0, classes, n), generator.integers(0, groups, n)
     before, after = (
@@ -52,10 +52,10 @@ def drawn(seed: int, groups: int = 3, classes: int = 2, n: int = 90) -> Columns:
         for rate in (0.5, 0.7)
     )
     names: dict[str, tuple[Hashable, ...]] = {"group": tuple(range(groups))}
-    return Columns(tuple(range(classes)), names, truth, group, (before, after))
+    return AnswerTable(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def by_hand(rows: Columns, error: float = 0.025) -> dict[str, tuple[float, float]]:
+def by_hand(rows: AnswerTable, error: float = 0.025) -> dict[str, tuple[float, float]]:
     """WGA, bias and EOD of two classes by the formulas of the max-min interval, form by form.
 
     Cells are drawn from their covariance matrices, with numbers of its own.
@@ -154,7 +154,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
 
 
 @st.composite
-def audits(draw: Any) -> Columns:
+def audits(draw: Any) -> AnswerTable:
     groups, classes = draw(st.integers(1, 4)), draw(st.integers(2, 4))
     n = draw(st.integers(1, 60))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -164,10 +164,10 @@ def audits(draw: Any) -> Columns:
     if draw(st.booleans()):  # hardly anything changes
         after = np.where(generator.random(n) < 0.9, before, after)
     names: dict[str, tuple[Hashable, ...]] = {"group": tuple(range(groups))}
-    return Columns(tuple(range(classes)), names, truth, group, (before, after))
+    return AnswerTable(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def one_group(rows: Columns, metric: Figure) -> bool:
+def one_group(rows: AnswerTable, metric: Figure) -> bool:
     """Nothing can lie below a mean over one."""
     cells = rows.group if metric is definitions.BIAS_S else rows.group * 10 + rows.truth
     return len(set(cells.tolist())) == 1
@@ -176,7 +176,7 @@ def one_group(rows: Columns, metric: Figure) -> bool:
 @settings(max_examples=40)
 @given(audits(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
-    rows: Columns, level: float
+    rows: AnswerTable, level: float
 ) -> None:
     how = Bootstrap(level=level)
     there = changes(rows, 0, 1, how)
@@ -199,12 +199,12 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
 
 @settings(max_examples=40)
 @given(audits(), st.randoms(use_true_random=False))
-def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) -> None:
+def test_names_and_order_of_groups_do_not_matter(rows: AnswerTable, shuffle: Any) -> None:
     groups, classes = len(rows.groups), len(rows.targets)
     new_group, new_class = list(range(groups)), list(range(classes))
     shuffle.shuffle(new_group)
     shuffle.shuffle(new_class)
-    other = Columns(
+    other = AnswerTable(
         rows.targets,
         rows.values,
         np.array(new_class)[rows.truth],
@@ -223,7 +223,7 @@ def test_names_and_order_of_groups_do_not_matter(rows: Columns, shuffle: Any) ->
 
 def test_a_higher_level_is_wider_and_more_images_are_narrower() -> None:
     rows = drawn(0, n=200)
-    many = Columns(
+    many = AnswerTable(
         rows.targets,
         rows.values,
         np.tile(rows.truth, 16),
@@ -254,7 +254,7 @@ def test_a_gap_that_closes_is_seen() -> None:
     truth = np.repeat([[0], [1], [0], [1]], 1000, axis=1)
     group = np.repeat([0, 0, 1, 1], 1000)
     answers = [np.where(right == 1, truth, 1 - truth).ravel() for right in (before, after)]
-    rows = Columns((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
+    rows = AnswerTable((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
     found = {m.name: f for m, f in zip(ALL, changes(rows, 0, 1, Bootstrap()), strict=True)}
     for name in ("worst_group_accuracy", "worst_group_accuracy_s"):
         assert (found[name].low or 0) > 0.2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._metric import Metric
 from fair_tta.metrics.definitions import METRICS, TYPICAL_GAP
 from fair_tta.metrics.intervals._typical_gap import _blocks, _Moments
@@ -27,7 +27,7 @@ def drawn(
     classes: int = 2,
     n: int = 300,
     rates: tuple[float, ...] = (0.6, 0.8),
-) -> Columns:
+) -> AnswerTable:
     generator = np.random.default_rng(seed)
     truth, group = generator.integers(0, classes, n), generator.integers(0, groups, n)
     answers = []
@@ -35,10 +35,10 @@ def drawn(
         right = generator.random(n) < rate - 0.2 * group / groups
         answers.append(np.where(right, truth, (truth + 1) % classes))
     names: dict[str, tuple[Hashable, ...]] = {"group": tuple(range(groups))}
-    return Columns(tuple(range(classes)), names, truth, group, tuple(answers))
+    return AnswerTable(tuple(range(classes)), names, truth, group, tuple(answers))
 
 
-def by_pairs(rows: Columns, run: int) -> float:
+def by_pairs(rows: AnswerTable, run: int) -> float:
     """Pair by pair: squared differences minus the variances of both rates."""
     of_classes = []
     for c in range(len(rows.targets)):
@@ -99,7 +99,7 @@ def test_moments_are_those_of_drawn_rates(seed: int, clusters: int) -> None:
 
 
 @st.composite
-def audits(draw: Any) -> Columns:
+def audits(draw: Any) -> AnswerTable:
     groups, classes = draw(st.integers(2, 4)), draw(st.integers(2, 4))
     seed, n = draw(st.integers(0, 2**32 - 1)), draw(st.integers(20, 300))
     return drawn(seed, groups, classes, n, (draw(st.floats(0.3, 1)), draw(st.floats(0.3, 1))))
@@ -107,7 +107,7 @@ def audits(draw: Any) -> Columns:
 
 @settings(max_examples=40)
 @given(audits())
-def test_it_lies_between_0_and_1_and_its_interval_around_it(rows: Columns) -> None:
+def test_it_lies_between_0_and_1_and_its_interval_around_it(rows: AnswerTable) -> None:
     for run in (0, 1):
         found = TYPICAL_GAP.estimate(rows, run, Bootstrap())
         if found.value is None:
@@ -121,7 +121,9 @@ def test_it_lies_between_0_and_1_and_its_interval_around_it(rows: Columns) -> No
 
 @settings(max_examples=40)
 @given(audits(), st.randoms(use_true_random=False))
-def test_names_and_order_of_groups_and_images_change_nothing(rows: Columns, shuffle: Any) -> None:
+def test_names_and_order_of_groups_and_images_change_nothing(
+    rows: AnswerTable, shuffle: Any
+) -> None:
     groups, order = list(range(len(rows.groups))), list(range(len(rows.truth)))
     shuffle.shuffle(groups)
     shuffle.shuffle(order)
@@ -143,7 +145,7 @@ def test_names_and_order_of_groups_and_images_change_nothing(rows: Columns, shuf
 
 @settings(max_examples=20)
 @given(audits(), st.integers(5, 40))
-def test_intervals_narrow_with_images(rows: Columns, times: int) -> None:
+def test_intervals_narrow_with_images(rows: AnswerTable, times: int) -> None:
     many = replace(
         rows,
         truth=np.tile(rows.truth, times),
@@ -201,7 +203,7 @@ def test_nothing_changed_shows_nothing() -> None:
 def test_several_images_of_a_person_count_as_one() -> None:
     """Each image four times: with clusters the interval is that of one of each."""
     rows = drawn(3, n=2000)
-    four = Columns(
+    four = AnswerTable(
         rows.targets,
         rows.values,
         np.repeat(rows.truth, 4),

@@ -17,7 +17,7 @@ from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, ComparedGroup, schema
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.errors import FairTTAError, require
-from fair_tta.metrics._answer_table import Columns
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import Estimate, label, listed
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Audit(Written):
     """
 
     document: AuditDocument
-    columns: Columns | None = None
+    columns: AnswerTable | None = None
 
     _kind = AuditDocument
 
@@ -329,7 +329,7 @@ class Audit(Written):
             sensitive_features=pandas.DataFrame(columns.sensitive),
         )
 
-    def _need_columns(self, what: str) -> Columns:
+    def _need_columns(self, what: str) -> AnswerTable:
         """The columns, or an error that explains why `what` is not possible."""
         if self.columns is None:
             raise FairTTAError(

@@ -30,7 +30,7 @@ from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._estimates import SMALL, Estimate, listed
 from fair_tta.metrics._perceived import pseudo_odds, r_squared
-from fair_tta.metrics._scores import CollectedScores
+from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
 from fair_tta.metrics.intervals._closed_forms import (
     images_for_change,
@@ -106,7 +106,8 @@ def examine_predictions(
     """All figures, of the predictions of `ZeroShot` and of each adapter on each image; an error if
     there are no images. A few numbers of each stay in memory. `notes` begin the warnings.
     """
-    zero_shot, labels = CollectedScores(beliefs=True), [list[str]() for _ in (0, *adapters)]
+    zero_shot = AnswerTableBuilder(keep_beliefs=True)
+    labels = [list[str]() for _ in (0, *adapters)]
     warned = [Counter[str]() for _ in labels]
     for predictions in answers:
         zero_shot.add(predictions[0])

@@ -40,15 +40,15 @@ from fair_tta.methods._registry import AnyAdapter
 from fair_tta.metrics._answer_table import (
     NO_CLASS,
     ONE_ATTRIBUTE,
+    AnswerTable,
     Column,
-    Columns,
     Sensitive,
     Values,
     are_equal,
     check_clusters,
     distinct_names,
     join_clusters,
-    parse_columns,
+    read_answer_table,
     read_column,
     read_sensitive,
 )
@@ -127,7 +127,7 @@ def audit(
     name = "predictions" if name is None else name
     answers = read_column("y_pred", y_pred)
     answers, targets, unknown = _known_answers(truth, answers, targets)
-    columns = parse_columns(truth, [answers], sensitive, targets, values, clusters)
+    columns = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
     n, names = len(columns.truth), tuple(map(str, columns.targets))
     classes = tuple(name for name in names if name != NO_CLASS)
     attributes = {attribute: tuple(map(str, of)) for attribute, of in columns.values.items()}
@@ -294,7 +294,7 @@ def compare(audits: Iterable[Audit]) -> Audit:
     return Audit(document, together)
 
 
-def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[doc.RunFigures]:
+def _runs_among(together: AnswerTable, measured: Audit, how: Bootstrap) -> Sequence[doc.RunFigures]:
     """Return the runs of an audit, measured again if more is known now of its images."""
     columns, document = measured._need_columns("compare"), measured.document
     all_differ = together.image_count == together.n
@@ -323,7 +323,7 @@ def _runs_among(together: Columns, measured: Audit, how: Bootstrap) -> Sequence[
     return runs
 
 
-def _warnings(columns: Columns) -> tuple[str, ...]:
+def _warnings(columns: AnswerTable) -> tuple[str, ...]:
     """Return what a reader of the figures must know about the images."""
     sentences = list(small_groups(columns.sizes(Over.TARGET_AND_SENSITIVE)))
     sentences += _only_one_group(columns)
@@ -337,7 +337,7 @@ def _warnings(columns: Columns) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _only_one_group(columns: Columns) -> list[str]:
+def _only_one_group(columns: AnswerTable) -> list[str]:
     """Return a sentence if there are no two groups to compare."""
     present = [name for name, n in columns.sizes(Over.SENSITIVE).items() if n]
     if len(present) != 1:
@@ -368,7 +368,7 @@ def _origin(document: doc.AuditDocument) -> doc.RunOrigin:
     return doc.RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
 
 
-def _data_hash(columns: Columns) -> str:
+def _data_hash(columns: AnswerTable) -> str:
     """Of labels, sensitive values and clusters, in order."""
     groups = columns.groups
     parts = {

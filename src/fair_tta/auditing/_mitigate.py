@@ -22,7 +22,7 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encoded
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, parse_columns
+from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, read_answer_table
 
 CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -68,7 +68,7 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}."
         )
     several = images if isinstance(images, Features) else list(checked_images(images))
-    columns = parse_columns(labels, [labels], sensitive, classifier.targets, None, clusters)
+    columns = read_answer_table(labels, [labels], sensitive, classifier.targets, None, clusters)
     check_clusters(columns.clusters)
     if columns.n != len(several):  # before any work is done
         raise FairTTAError(

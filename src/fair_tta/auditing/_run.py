@@ -14,7 +14,7 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats, Mask
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats, Mask
 from fair_tta.metrics._estimates import Estimate, Over, direction, label
 from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
 from fair_tta.metrics._perceived import pseudo_odds
@@ -58,7 +58,7 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
 
 
 def _harm(
-    columns: Columns, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
+    columns: AnswerTable, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
 ) -> Iterator[tuple[str, dict[str, str], Estimate]]:
     """The shares of everybody, then of each value of each attribute; or how they change."""
     groups: list[tuple[dict[str, str], Mask]] = [({}, np.ones(len(columns.group), np.bool_))]
@@ -74,7 +74,9 @@ def _harm(
             yield name, group, share_of(columns, mask, level, called, was, now)
 
 
-def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> dict[str, Any] | None:
+def _perceived(
+    columns: AnswerTable, how: Bootstrap, after: int | None = None
+) -> dict[str, Any] | None:
     """Return pseudo-EOD and EOD by attribute of the model, or how they change.
 
     None without beliefs in the classes of the answers, or if two runs have different ones, as
@@ -109,14 +111,14 @@ def _perceived(columns: Columns, how: Bootstrap, after: int | None = None) -> di
     return odds_by_attribute
 
 
-def _odds_by_labels(columns: Columns, how: Bootstrap, after: int | None) -> Estimate:
+def _odds_by_labels(columns: AnswerTable, how: Bootstrap, after: int | None) -> Estimate:
     """Return EOD of the first run, or how it changes to that of another."""
     if after is None:
         return definitions.EQUALIZED_ODDS.estimate(columns, 0, how)
     return definitions.EQUALIZED_ODDS.difference(columns, 0, after, how)
 
 
-def _by_attribute(columns: Columns, attribute: str) -> Columns:
+def _by_attribute(columns: AnswerTable, attribute: str) -> AnswerTable:
     """The same images in groups of one attribute alone."""
     codes = np.unravel_index(columns.group, [len(names) for names in columns.values.values()])
     place = list(columns.values).index(attribute)
@@ -150,14 +152,14 @@ def without_intervals(part: Any, reason: str) -> Any:
     return part
 
 
-def _withheld_if_few(figures: F, columns: Columns) -> F:
+def _withheld_if_few(figures: F, columns: AnswerTable) -> F:
     """Return the figures, without intervals if there are too few clusters for any."""
     reason = columns.few_clusters
     return figures if reason is None else without_intervals(figures, reason)
 
 
 def figures_of_run(
-    columns: Columns,
+    columns: AnswerTable,
     how: Bootstrap,
     *,
     name: str,
@@ -198,25 +200,25 @@ def figures_of_run(
     return _withheld_if_few(figures, columns)
 
 
-def _group_values(columns: Columns, group: int) -> dict[str, str]:
+def _group_values(columns: AnswerTable, group: int) -> dict[str, str]:
     """``{attribute: value}``."""
     return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
 
 
 def _indifference(
-    columns: Columns, entropies: Mapping[str, Floats] | None, how: Bootstrap
+    columns: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Estimate]:
     """Return the mean entropy of each attribute."""
     return {a: mean_of(columns, entropy, how.level) for a, entropy in (entropies or {}).items()}
 
 
-def _worst_group(columns: Columns, over: Over) -> doc.GroupName:
+def _worst_group(columns: AnswerTable, over: Over) -> doc.GroupName:
     cell = list(map(str, columns.cells(over)[columns.worst_cell(0, over)]))
     target = None if over is Over.SENSITIVE else cell.pop(0)
     return doc.GroupName(target, dict(zip(columns.values, cell, strict=True)))
 
 
-def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
+def _classes(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
     counts = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
     gaps_by_class = gaps_of_classes(columns, 0, how)
@@ -232,7 +234,7 @@ def _classes(columns: Columns, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
         )
 
 
-def _groups(columns: Columns, how: Bootstrap) -> Iterator[doc.GroupFigures]:
+def _groups(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     """Yield the figures of each group, in all classes and class by class."""
     rates_by_group = rates_of_groups(columns, 0, how.level)
     weights = columns.weights(0, Over.SENSITIVE)
@@ -284,7 +286,7 @@ def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
 
 
 def against(
-    columns: Columns,
+    columns: AnswerTable,
     after: int,
     how: Bootstrap,
     *,
@@ -315,7 +317,7 @@ def against(
     return _withheld_if_few(figures, columns)
 
 
-def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differences]:
+def corrected_differences(columns: AnswerTable, how: Bootstrap) -> list[doc.Differences]:
     """Return each run's differences from the first, at levels that allow for all of them.
 
     Empty if fewer than two runs are compared with the first.
@@ -331,7 +333,9 @@ def corrected_differences(columns: Columns, how: Bootstrap) -> list[doc.Differen
     return corrected
 
 
-def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
+def _compared_groups(
+    columns: AnswerTable, after: int, how: Bootstrap
+) -> Iterator[doc.ComparedGroup]:
     was, now = (columns.answers[run] == columns.truth for run in (0, after))
     targets = [target for target in columns.targets if target != NO_CLASS]
     for g, group in enumerate(columns.groups):
@@ -366,7 +370,7 @@ def _compared_groups(columns: Columns, after: int, how: Bootstrap) -> Iterator[d
         )
 
 
-def _changes(columns: Columns, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
+def _changes(columns: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
     a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
     was, now, moved = a == truth, b == truth, a != b
     n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())

@@ -22,7 +22,7 @@ from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.runs._columns import RunColumns
+from fair_tta.lab.runs._audit_rows import add_row, audit_rows
 from fair_tta.lab.runs._job import Job, Question, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
@@ -40,6 +40,7 @@ from fair_tta.methods import (
 )
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._estimates import Estimate, direction
+from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.models import resolve
@@ -174,17 +175,28 @@ DEMO_LEGEND = (
 
 
 def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
-    """For each task the images of all seeds together, every method beside zero-shot."""
+    """Return for each task the images of all seeds together, every method beside zero-shot."""
     by_method: dict[tuple[str, str], list[Episode]] = {}
-    for e in episodes:
-        by_method.setdefault((e.task.name, e.method), []).append(e)
-    found: dict[str, list[Audit]] = {}
-    for (task, method), some in by_method.items():
-        columns = RunColumns(some[0].task.targets, (row for e in some for row in e.rows))
-        values, origin = some[0].task.sensitive, some[0].provenance
-        audit = columns.audit(method, some[0].adapter, values=values, provenance=origin)
-        found.setdefault(task, []).append(audit)
-    return {task: compare(audits) for task, audits in found.items()}
+    for episode in episodes:
+        by_method.setdefault((episode.task.name, episode.method), []).append(episode)
+
+    audits_by_task: dict[str, list[Audit]] = {}
+    for (task_name, method), seeds in by_method.items():
+        table = AnswerTableBuilder(keep_beliefs=False)
+        for episode in seeds:
+            for record, row in episode.rows:
+                add_row(table, record, row)
+        first = seeds[0]
+        audit = audit_rows(
+            table,
+            method,
+            first.adapter,
+            targets=first.task.targets,
+            values=first.task.sensitive,
+            provenance=first.provenance,
+        )
+        audits_by_task.setdefault(task_name, []).append(audit)
+    return {name: compare(audits) for name, audits in audits_by_task.items()}
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:

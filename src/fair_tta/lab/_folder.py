@@ -30,7 +30,7 @@ from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
 from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
 from fair_tta.lab._unlabelled import FITS
 from fair_tta.lab.report import write_report
-from fair_tta.lab.runs._columns import RunColumns
+from fair_tta.lab.runs._audit_rows import add_row, audit_rows
 from fair_tta.lab.runs._job import job_of
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import Counting, fit_adapters
@@ -38,6 +38,7 @@ from fair_tta.lab.runs._runner import Engine, Progress, Runner
 from fair_tta.lab.runs._store import ROWS, Store, StoredRow
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._answer_table import check_clusters, read_clusters
+from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 
 AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
@@ -180,7 +181,7 @@ def audit_folder(
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
     problems, gallery = Problems(), GroupGallery(list(adapters))
-    columns = {name: RunColumns(classifier.targets, keep_beliefs=True) for name in adapters}
+    tables = {name: AnswerTableBuilder(keep_beliefs=True) for name in adapters}
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
     with (
@@ -207,13 +208,13 @@ def audit_folder(
                     problems = problems.add(row)
                     write_row(listing, [place or "", row.kind.value, row.what])
                 elif not isinstance(answers, str):
-                    for of, answer in zip(columns.values(), answers, strict=True):
-                        of.add(row, answer)
+                    for table, answer in zip(tables.values(), answers, strict=True):
+                        add_row(table, row, answer)
                     write_row(predictions, _cells(place, row, answers))
                     gallery.add(row, answers)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
-        if not any(run.labels for run in columns.values()):
+        if not any(table.labels for table in tables.values()):
             if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
                 replace_file(listed, folder / PROBLEMS)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
@@ -236,15 +237,17 @@ def audit_folder(
             "problems": problems.to_dict(named=embed_images),
         }
         audits = [
-            of.audit(
+            audit_rows(
+                table,
                 name,
                 adapters[name],
+                targets=classifier.targets,
                 values=named,
                 harmful=harmful,
                 interval=interval,
                 provenance=provenance,
             )
-            for name, of in columns.items()
+            for name, table in tables.items()
         ]
         audit = audits[0] if len(audits) == 1 else compare(audits)
         some = [f"the first {limit}"] * (limit is not None)

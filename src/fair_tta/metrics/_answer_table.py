@@ -46,11 +46,11 @@ ONE_ATTRIBUTE = "sensitive"
 """The name of an attribute that has none."""
 
 NO_CLASS = "(no class)"
-"""Stands in `Columns.targets`, as the last, for all answers that are none of the classes."""
+"""Stands in `AnswerTable.targets`, as the last, for all answers that are none of the classes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class AnswerTable:
     """Images as numbers, one entry per image: class, group, answers and scores of each run.
 
     Attributes:
@@ -135,7 +135,7 @@ class Columns:
         return right.ravel(), n.ravel()
 
     @cached_property
-    def independent(self) -> Columns:
+    def independent(self) -> AnswerTable:
         """The same as if all images were different and independent."""
         return replace(self, clusters=None, contents=None)
 
@@ -168,7 +168,7 @@ class Columns:
             return None
         return f"no interval, as there are only {count} {self.cluster_noun}"
 
-    def with_contents(self, digests: Column) -> Columns:
+    def with_contents(self, digests: Column) -> AnswerTable:
         """The same, with rows of equal digests as one image, and so in one cluster."""
         numbers: dict[Hashable, int] = {}
         column = read_column("digests", digests, len(self.truth))
@@ -243,7 +243,7 @@ class Columns:
         return min(present, key=lambda i: (right[i] / n[i], -n[i]))
 
 
-def parse_columns(
+def read_answer_table(
     y_true: Column,
     answers: Sequence[Column],
     sensitive: Sensitive | None,
@@ -252,7 +252,7 @@ def parse_columns(
     clusters: Column | None = None,
     *,
     truth_has_classes: bool = True,
-) -> Columns:
+) -> AnswerTable:
     """Check the columns and number their names.
 
     Names that are not listed in `targets` or `values` are taken from the data, sorted. Answers that
@@ -295,7 +295,7 @@ def parse_columns(
         all_values[attribute] = known
         codes = _codes(f"`sensitive` ({attribute})", "values", column, known)
         group = group * len(known) + codes
-    return Columns(
+    return AnswerTable(
         names,
         all_values,
         _codes("`y_true`", "targets", truth, names),

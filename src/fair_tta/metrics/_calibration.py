@@ -31,7 +31,7 @@ def mean(figures: Floats, level: float, least: float = 0.0, weight: float = 1.0)
 
     Wald's interval after one image was added at either end of the range, as Bonett and Price do
     for answers: what few images did not show may still be there. `weight` is what an image counts
-    for, see `Columns.weight`.
+    for, see `AnswerTable.weight`.
     """
     n = len(figures)
     if n == 0:

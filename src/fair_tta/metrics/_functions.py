@@ -12,12 +12,12 @@ import numpy as np
 
 from fair_tta.metrics import definitions
 from fair_tta.metrics._answer_table import (
+    AnswerTable,
     Column,
-    Columns,
     Sensitive,
     Values,
     check_clusters,
-    parse_columns,
+    read_answer_table,
     read_clusters,
 )
 from fair_tta.metrics._calibration import read_entropies
@@ -110,7 +110,7 @@ def _of_everybody(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
+    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
     return _measured(definition, columns, interval)
 
 
@@ -125,7 +125,7 @@ def _of_groups(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
+    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
     return _measured(definition, columns, interval)
 
 
@@ -142,7 +142,7 @@ def _of_either_groups(
     clusters: Column | None = None,
 ) -> Estimate:
     is_of_values = read_over("over", over) is Over.SENSITIVE
-    columns = parse_columns(y_true, [y_pred], sensitive, targets, values, clusters)
+    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
     chosen = _over_values(definition) if is_of_values else definition
     return _measured(chosen, columns, interval)
 
@@ -156,7 +156,9 @@ def _of_confidences(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = parse_columns(y_true, [y_pred], None, None, None, clusters, truth_has_classes=False)
+    columns = read_answer_table(
+        y_true, [y_pred], None, None, None, clusters, truth_has_classes=False
+    )
     scores = Scores(confidence=confidence)._checked(columns.n)
     return _measured(definition, replace(columns, scores=(scores,)), interval)
 
@@ -174,11 +176,11 @@ def _of_probabilities(
     numbers = None if clusters is None else read_clusters(clusters, n)
     # Neither labels nor answers matter: they are all the same here.
     nothing = np.zeros(n, np.int64)
-    columns = Columns(("",), {}, nothing, nothing, (nothing,), (scores,), numbers)
+    columns = AnswerTable(("",), {}, nothing, nothing, (nothing,), (scores,), numbers)
     return _measured(definition, columns, interval)
 
 
-def _measured(definition: Figure, columns: Columns, interval: Interval | None) -> Estimate:
+def _measured(definition: Figure, columns: AnswerTable, interval: Interval | None) -> Estimate:
     check_clusters(columns.clusters)
     if definition.over is not None:
         warn_small(columns.sizes(definition.over), _STACK)

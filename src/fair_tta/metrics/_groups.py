@@ -15,14 +15,14 @@ import numpy as np
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _rates as rates_of
 from fair_tta.metrics._answer_table import (
+    AnswerTable,
     Column,
-    Columns,
     Floats,
     Mask,
     Sensitive,
     Values,
     check_clusters,
-    parse_columns,
+    read_answer_table,
 )
 from fair_tta.metrics._estimates import (
     Estimate,
@@ -185,7 +185,7 @@ def rate(right: int, n: int, level: float | None, name: str, weight: float = 1.0
     return Estimate(right / n, n, *ends)
 
 
-def rates_of_groups(columns: Columns, run: int, level: float | None) -> list[list[Rates]]:
+def rates_of_groups(columns: AnswerTable, run: int, level: float | None) -> list[list[Rates]]:
     """``[groups][targets]``, with Wilson's intervals."""
     counts = columns.counts(run)
     true, answered, right = counts.sum(2), counts.sum(1), np.einsum("gcc->gc", counts)
@@ -220,7 +220,7 @@ SELECTION_GAPS = _class_gaps("selection_rate_gaps", rates_of.selection, extremes
 _CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)
 
 
-def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[Rates]:
+def gaps_of_classes(columns: AnswerTable, run: int, how: Bootstrap | None) -> list[Rates]:
     """Gaps between groups for each class."""
     metrics, counts = _CLASS_GAPS, columns.counts(run)
     true = counts.sum(2)
@@ -243,7 +243,12 @@ def gaps_of_classes(columns: Columns, run: int, how: Bootstrap | None) -> list[R
 
 
 def share_of(
-    columns: Columns, mask: Mask, level: float | None, name: str, was: Mask, now: Mask | None = None
+    columns: AnswerTable,
+    mask: Mask,
+    level: float | None,
+    name: str,
+    was: Mask,
+    now: Mask | None = None,
 ) -> Estimate:
     """The share of some images that `was` counts; with `now` how it changes on the same images."""
     n = int(mask.sum())
@@ -266,8 +271,8 @@ def _read(
     targets: Targets,
     values: Values | None,
     clusters: Column | None,
-) -> Columns:
+) -> AnswerTable:
     """Checked columns with clusters enough for intervals."""
-    columns = parse_columns(y_true, runs, sensitive, targets, values, clusters)
+    columns = read_answer_table(y_true, runs, sensitive, targets, values, clusters)
     check_clusters(columns.clusters)
     return columns

@@ -12,7 +12,7 @@ from fair_tta.metrics._answer_table import (
     Sensitive,
     Values,
     check_clusters,
-    parse_columns,
+    read_answer_table,
     read_column,
 )
 from fair_tta.metrics._estimates import Estimate, Over, label, warn_small
@@ -87,7 +87,7 @@ def _shares(
         )
     if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
-    columns = parse_columns(
+    columns = read_answer_table(
         first, answers, sensitive, None, values, clusters, truth_has_classes=False
     )
     check_clusters(columns.clusters)

@@ -12,17 +12,17 @@ import numpy as np
 from msgspec import structs
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import NO_CLASS, Columns, Floats
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats
 from fair_tta.metrics._estimates import Estimate, Over, direction, left_out, listed, undefined
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, resampled, resampled_change
 from fair_tta.metrics.intervals._closed_forms import Ends, step_down
 from fair_tta.metrics.intervals._extremes import ByDraws
 
-ChangeInterval: TypeAlias = Callable[[Columns, int, int, float], Ends]
-"""Columns, the two runs and the level to the ends of the change; NaN where there is none."""
+ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Ends]
+"""The table, the two runs and the level to the ends of the change; NaN where there is none."""
 
-RunInterval: TypeAlias = Callable[[Columns, int, float], tuple[Any, Any]]
-"""Columns, the run and the level to the ends of the interval."""
+RunInterval: TypeAlias = Callable[[AnswerTable, int, float], tuple[Any, Any]]
+"""The table, the run and the level to the ends of the interval."""
 
 TWO_GROUPS = "two groups with images"
 
@@ -56,14 +56,14 @@ class Figure(ABC):
     over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
 
     @abstractmethod
-    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
         """The figure of a run, with an interval on request."""
 
     @abstractmethod
-    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
         """The figure of run `after` minus that of run `before`."""
 
-    def differences(self, columns: Columns, how: Bootstrap) -> list[Estimate]:
+    def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
         """Of each run from the first, at levels that allow for all of them (Holm's procedure)."""
 
         def at(place: int, error: float) -> Estimate:
@@ -108,7 +108,7 @@ class Metric(Figure):
         """``[..., groups, true, predicted] -> [...]``."""
         return self.combine(self.rates(np.asarray(counts, np.float64)))
 
-    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
         counts, n = columns.counts(run), columns.n
         ends: Any = (None, None)
         if how is not None and (interval := self.interval) is not None:
@@ -121,7 +121,7 @@ class Metric(Figure):
             n = int(columns.right_and_all(run, self.worst_of)[1][at])
         return self._explained(columns, float(self(counts)), n, *ends)
 
-    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
         size = np.size(self(columns.counts(before)))
         if size != 1:
             raise FairTTAError(
@@ -134,20 +134,20 @@ class Metric(Figure):
             ends = widest(columns, lambda some: change(some, before, after, how.level))
         return self._with_ends(columns, before, after, ends)
 
-    def differences(self, columns: Columns, how: Bootstrap) -> list[Estimate]:
+    def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
         if not isinstance(change := self.change, ByDraws):
             return super().differences(columns, how)
         ends = widest(columns, lambda some: np.transpose(change.together(some, how.level)))
         pairs = enumerate(np.transpose(ends), 1)
         return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
 
-    def _with_ends(self, columns: Columns, before: int, after: int, ends: Ends) -> Estimate:
+    def _with_ends(self, columns: AnswerTable, before: int, after: int, ends: Ends) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
         return self._explained(columns, float(change), columns.n, *ends)
 
     def _explained(
-        self, columns: Columns, value: float, n: int, low: float | None, high: float | None
+        self, columns: AnswerTable, value: float, n: int, low: float | None, high: float | None
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
         if self.needs_classes and NO_CLASS in columns.targets:
@@ -179,21 +179,21 @@ class OwnMetric(Figure):
         score: which of `Scores` it is computed from, None if from answers.
     """
 
-    measure: Callable[[Columns, int, Bootstrap], Estimate]
-    change: Callable[[Columns, int, int, Bootstrap], Estimate]
+    measure: Callable[[AnswerTable, int, Bootstrap], Estimate]
+    change: Callable[[AnswerTable, int, int, Bootstrap], Estimate]
     score: Literal["entropy", "confidence"] | None = field(default=None, kw_only=True)
 
-    def estimate(self, columns: Columns, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
         estimate = self.measure(columns, run, how or Bootstrap())
         if how is None:
             return structs.replace(estimate, low=None, high=None)
         return estimate
 
-    def difference(self, columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
         return self.change(columns, before, after, how)
 
 
-def widest(columns: Columns, ends: Callable[[Columns], Any]) -> Any:
+def widest(columns: AnswerTable, ends: Callable[[AnswerTable], Any]) -> Any:
     """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
     found = ends(columns)
     if columns.clusters is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import Columns, Floats
+from fair_tta.metrics._answer_table import AnswerTable, Floats
 from fair_tta.metrics._calibration import BINS, calibration, calibration_change, mean
 from fair_tta.metrics._estimates import Estimate, Over, left_out, undefined
 from fair_tta.metrics._metric import widest, with_reason
@@ -19,7 +19,7 @@ from fair_tta.metrics.intervals._bootstrap import Bootstrap
 NOT_GIVEN = "not given: no scores were passed"
 
 
-def mean_of(columns: Columns, figures: Floats | None, level: float) -> Estimate:
+def mean_of(columns: AnswerTable, figures: Floats | None, level: float) -> Estimate:
     """Mean of a number from 0 to 1 of each image."""
     if figures is None:
         return undefined(NOT_GIVEN)
@@ -27,7 +27,7 @@ def mean_of(columns: Columns, figures: Floats | None, level: float) -> Estimate:
 
 
 def mean_change(
-    columns: Columns, less: Floats | None, more: Floats | None, level: float
+    columns: AnswerTable, less: Floats | None, more: Floats | None, level: float
 ) -> Estimate:
     """Mean of ``more - less``, image by image."""
     if less is None or more is None:
@@ -36,40 +36,40 @@ def mean_change(
     return mean(change, level, least=-1.0, weight=_weight_of_mean(columns, change))
 
 
-def _weight_of_mean(columns: Columns, figures: Floats) -> float:
+def _weight_of_mean(columns: AnswerTable, figures: Floats) -> float:
     return columns.weight(np.ones(len(figures), np.bool_), figures)
 
 
-def certainty(columns: Columns, run: int, how: Bootstrap) -> Estimate:
+def certainty(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     """One minus the mean entropy of the targets."""
     entropy = _scores(columns, run).entropy
     return mean_of(columns, None if entropy is None else 1 - entropy, how.level)
 
 
-def certainty_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+def certainty_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
     """How much the mean entropy of the targets falls from one run to another."""
     less, more = _scores(columns, after).entropy, _scores(columns, before).entropy
     return mean_change(columns, less, more, how.level)
 
 
-def indifference(columns: Columns, run: int, how: Bootstrap) -> Estimate:
+def indifference(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     """The mean entropy."""
     return mean_of(columns, _scores(columns, run).entropy, how.level)
 
 
-def indifference_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+def indifference_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
     """How much the mean entropy rises from one run to another."""
     less, more = _scores(columns, before).entropy, _scores(columns, after).entropy
     return mean_change(columns, less, more, how.level)
 
 
-def _scores(columns: Columns, run: int) -> Scores:
+def _scores(columns: AnswerTable, run: int) -> Scores:
     """What a run reports besides answers; nothing where no scores were passed."""
     return columns.scores[run] if columns.scores else Scores()
 
 
 def calibration_error(
-    columns: Columns, run: int, how: Bootstrap, group: int | None = None
+    columns: AnswerTable, run: int, how: Bootstrap, group: int | None = None
 ) -> Estimate:
     """The calibration error of all images or of a group, if confidences are known."""
     confidence = _scores(columns, run).confidence
@@ -81,7 +81,9 @@ def calibration_error(
     return calibration(right, confidence[some], BINS, how, clusters)
 
 
-def calibration_error_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+def calibration_error_change(
+    columns: AnswerTable, before: int, after: int, how: Bootstrap
+) -> Estimate:
     """The calibration error of one run minus that of another."""
     sure = [_scores(columns, run).confidence for run in (before, after)]
     if sure[0] is None or sure[1] is None:
@@ -90,13 +92,13 @@ def calibration_error_change(columns: Columns, before: int, after: int, how: Boo
     return calibration_change(right, sure, BINS, how, columns.clusters)
 
 
-def typical_gap(columns: Columns, run: int, how: Bootstrap) -> Estimate:
+def typical_gap(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     """The typical gap, with an interval where there are enough images."""
     gap = partial(gaps.typical_gap, run=run)
     return _of_typical_gap(gap, columns, how.level, gaps.withheld(columns))
 
 
-def typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap) -> Estimate:
+def typical_gap_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
     """The typical gap of one run minus that of another."""
     why = gaps.withheld(columns, before, after)
     change = partial(gaps.typical_gap_change, before=before, after=after)
@@ -104,7 +106,7 @@ def typical_gap_change(columns: Columns, before: int, after: int, how: Bootstrap
 
 
 def _of_typical_gap(
-    of: Callable[[Columns], Any], columns: Columns, level: float, withheld: str | None
+    of: Callable[[AnswerTable], Any], columns: AnswerTable, level: float, withheld: str | None
 ) -> Estimate:
     gap = of(columns)
     low = high = None

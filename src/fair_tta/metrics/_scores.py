@@ -53,11 +53,11 @@ class Scores:
 
     @classmethod
     def from_predictions(cls, predictions: Iterable[Prediction]) -> Scores:
-        """Everything that predictions carry."""
-        collected = CollectedScores(beliefs=True)
+        """Return everything that predictions carry."""
+        builder = AnswerTableBuilder(keep_beliefs=True)
         for prediction in predictions:
-            collected.add(prediction)
-        return collected.scores()
+            builder.add(prediction)
+        return builder.scores()
 
     @classmethod
     def from_probabilities(
@@ -75,65 +75,117 @@ class Scores:
         return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
     def _checked(self, length: int) -> Scores:
-        """The same as arrays of this length."""
-        found: dict[str, Any] = {}
+        """Return the same as arrays of this length, or raise an error."""
+        checked: dict[str, Any] = {}
         for name in ("confidence", *_NUMBERS):
             values = getattr(self, name)
-            if values is not None and name == "relative_step":
+            if values is None:
+                continue
+            if name == "relative_step":
+                # No number at all means that nothing was tuned.
                 steps = read_array(name, values, 1, length)
-                found[name] = steps if np.isfinite(steps).any() else None
-            elif values is not None:
-                found[name] = check_unit(name, values, length)
-        for name in (*_BY_NAME, "sensitive_zero_shot"):
-            named = getattr(self, name) or {}
-            if not isinstance(named, Mapping):
-                kind = type(named).__name__
-                raise FairTTAError(f"`{name}` should be {{name: numbers}} (got {kind}).")
+                checked[name] = steps if np.isfinite(steps).any() else None
+            else:
+                checked[name] = check_unit(name, values, length)
+
+        for name in _BY_NAME:
+            columns = getattr(self, name) or {}
+            if not isinstance(columns, Mapping):
+                raise FairTTAError(
+                    f"`{name}` should be {{name: numbers}} (got {type(columns).__name__})."
+                )
             check = check_probabilities if name == "sensitive_zero_shot" else check_unit
-            found[name] = {str(k): check(f"{name}[{k!r}]", of, length) for k, of in named.items()}
-        if found["zero_shot"]:
-            check_probabilities("zero_shot", np.stack([*found["zero_shot"].values()], 1))
+            checked[name] = {
+                str(key): check(f"{name}[{key!r}]", column, length)
+                for key, column in columns.items()
+            }
+        if checked["zero_shot"]:
+            check_probabilities("zero_shot", np.stack([*checked["zero_shot"].values()], 1))
+
         if not all(isinstance(texts, list | tuple) for texts in self.warnings):
             raise FairTTAError("`warnings` should be a list of texts per image.")
         if self.warnings:
             check_length("warnings", self.warnings, length)
-        return Scores(**found, warnings=self.warnings)
+        return Scores(**checked, warnings=self.warnings)
 
 
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
-_BY_NAME = ("sensitive_entropy", "sensitive_entropy_zero_shot", "zero_shot")
+_ENTROPIES = ("sensitive_entropy", "sensitive_entropy_zero_shot")
+_BELIEFS = ("zero_shot", "sensitive_zero_shot")
+_BY_NAME = (*_ENTROPIES, *_BELIEFS)
 
 
-class CollectedScores:
-    """Scores of predictions that pass by one at a time; a few numbers of each stay in memory.
+class AnswerTableBuilder:
+    """Collects the answers of one method; a few numbers of each image stay in memory.
 
-    With `beliefs`, the probabilities before adaptation are kept too: see `Scores.zero_shot`.
+    `fair_tta.auditing.audit` makes an `AnswerTable` of what it collects.
+
+    Args:
+        keep_beliefs: keep the probabilities before adaptation too, see `Scores.zero_shot`.
+
+    Attributes:
+        labels: the answer for each image.
+        truth: its true class, if classes were given.
+        sensitive: ``{attribute: [images]}``, if values were given.
+        clusters: the person or source of each image, if they were given.
+        digests: what tells images apart, if their contents were given.
+        seconds: the cost of all answers.
     """
 
-    def __init__(self, *, beliefs: bool) -> None:
+    def __init__(self, *, keep_beliefs: bool) -> None:
+        self.labels: list[str] = []
+        self.truth: list[str] = []
+        self.sensitive: dict[str, list[str]] = {}
+        self.clusters: list[str] = []
+        self.digests = array("Q")
+        self.seconds = 0.0
+        by_name = [name for name in _BY_NAME if keep_beliefs or name not in _BELIEFS]
         self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        by_name = (*_BY_NAME, "sensitive_zero_shot") if beliefs else _BY_NAME[:-1]
         self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in by_name}
         self._warnings: list[tuple[str, ...]] = []
 
     def add(self, prediction: Prediction) -> None:
-        """One more image."""
+        """Add the answer for one more image."""
+        self.labels.append(sys.intern(prediction.label))
         self._warnings.append(tuple(map(sys.intern, prediction.warnings)))
         self._numbers["confidence"].append(prediction.probabilities[prediction.label])
         for name in _NUMBERS:
             number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
         for name, columns in self._by_name.items():
-            for key, found in getattr(prediction, name).items():
-                numbers = found.values() if isinstance(found, dict) else [found]
+            for key, value in getattr(prediction, name).items():
+                numbers = value.values() if isinstance(value, dict) else [value]
                 columns.setdefault(key, array("d")).extend(numbers)
 
+    def add_known(
+        self, target: str, sensitive: Mapping[str, str], cluster: str | None, content: str
+    ) -> None:
+        """Add what is known of the image of the last answer.
+
+        Args:
+            target: its true class.
+            sensitive: its values.
+            cluster: its person or source; None for all images or for none.
+            content: the hexadecimal hash of its content.
+        """
+        self.truth.append(sys.intern(target))
+        for attribute, value in sensitive.items():
+            self.sensitive.setdefault(attribute, []).append(sys.intern(value))
+        if cluster is not None:
+            self.clusters.append(sys.intern(cluster))
+        # 64 bits tell images apart: of a million, two share them once in 37 million audits.
+        self.digests.append(int(content[:16], 16))
+
     def scores(self) -> Scores:
-        """The scores of all images so far."""
-        n = len(self._warnings)
+        """Return what answers report besides their labels."""
+        n = len(self.labels)
         if not n:
             return Scores()
         columns: dict[str, Any] = {**self._numbers, **self._by_name}
-        sensitive = self._by_name.get("sensitive_zero_shot", {}).items()
-        columns["sensitive_zero_shot"] = {a: np.array(of).reshape(n, -1) for a, of in sensitive}
+        beliefs = self._by_name.get("sensitive_zero_shot", {})
+        # Probabilities of all values of an attribute came image by image.
+        columns["sensitive_zero_shot"] = {
+            attribute: np.array(probabilities).reshape(n, -1)
+            for attribute, probabilities in beliefs.items()
+        }
         return Scores(**columns, warnings=self._warnings)

@@ -102,11 +102,11 @@ class MetricStream:
         counts: Counter[tuple[Hashable, ...]],
         *,
         are_all: bool = False,
-    ) -> columns.Columns:
+    ) -> columns.AnswerTable:
         """Distinct rows, and how often each came; labels of some rows may lack classes."""
         truth, answers, *values = zip(*counts, strict=True) if counts else ((), ())
         sensitive = dict(zip(attributes, values, strict=True)) or None
-        found = columns.parse_columns(
+        found = columns.read_answer_table(
             truth, [answers], sensitive, self.targets, self.values, truth_has_classes=are_all
         )
         return replace(found, times=np.array([*counts.values()], np.int64))

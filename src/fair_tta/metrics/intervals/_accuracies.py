@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import Columns, Floats, Mask
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
 from fair_tta.metrics._estimates import Over
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._closed_forms import (
@@ -18,7 +18,7 @@ from fair_tta.metrics.intervals._closed_forms import (
 from fair_tta.metrics.intervals._extremes import ByDraws, run_ends
 
 
-def overall_ends(columns: Columns, run: int, level: float) -> Ends:
+def overall_ends(columns: AnswerTable, run: int, level: float) -> Ends:
     """The accuracy of a run (Wilson)."""
     right = columns.answers[run] == columns.truth
     weight = columns.weight(np.ones(len(right), np.bool_), right)
@@ -26,7 +26,7 @@ def overall_ends(columns: Columns, run: int, level: float) -> Ends:
     return wilson(hits * weight, n * weight, level)
 
 
-def balanced_ends(columns: Columns, run: int, level: float) -> Ends:
+def balanced_ends(columns: AnswerTable, run: int, level: float) -> Ends:
     """The mean accuracy of groups (Price and Bonett)."""
     if columns.clusters is not None:
         return run_ends(extremes.balanced, columns, run, level)
@@ -34,7 +34,7 @@ def balanced_ends(columns: Columns, run: int, level: float) -> Ends:
     return max(0.0, low), min(1.0, high)
 
 
-def overall_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+def overall_change(columns: AnswerTable, before: int, after: int, level: float) -> Ends:
     """The change of accuracy (Bonett and Price)."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
     low, high = change_ends(columns, np.ones(len(was), np.bool_), was, now, level)
@@ -46,7 +46,7 @@ def overall_change(columns: Columns, before: int, after: int, level: float) -> E
     return min(low, drawn[0]), max(high, drawn[1])
 
 
-def change_ends(columns: Columns, some: Mask, was: Mask, now: Mask, level: float) -> Ends:
+def change_ends(columns: AnswerTable, some: Mask, was: Mask, now: Mask, level: float) -> Ends:
     """The change of the share of some images (Bonett and Price), as many as count with clusters."""
     change = now.astype(np.float64) - was
     weight = columns.weight(some, change, level)
@@ -56,7 +56,7 @@ def change_ends(columns: Columns, some: Mask, was: Mask, now: Mask, level: float
     return max(-1.0, float(low)), min(1.0, float(high))
 
 
-def balanced_change(columns: Columns, before: int, after: int, level: float) -> Ends:
+def balanced_change(columns: AnswerTable, before: int, after: int, level: float) -> Ends:
     """The change of the mean accuracy of groups."""
     if columns.clusters is not None:
         return ByDraws(extremes.balanced)(columns, before, after, level)
@@ -66,13 +66,15 @@ def balanced_change(columns: Columns, before: int, after: int, level: float) -> 
     return max(-1.0, low), min(1.0, high)
 
 
-def _losses_and_gains(columns: Columns, before: int, after: int) -> tuple[Floats, Floats, Floats]:
+def _losses_and_gains(
+    columns: AnswerTable, before: int, after: int
+) -> tuple[Floats, Floats, Floats]:
     """Images no longer right, newly right, and all, of each class in each group."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
     return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
 
 
-def lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
+def lowest_ends(over: Over, columns: AnswerTable, run: int, level: float) -> Ends:
     """The accuracy of the worst group, from exact intervals (Clopper and Pearson).
 
     Lower: of all groups the lowest end, each with the full error, as that of the truly worst group
@@ -90,7 +92,7 @@ def lowest_ends(over: Over, columns: Columns, run: int, level: float) -> Ends:
     return float(low.min()), float(high.min())
 
 
-def _of_present(columns: Columns, run: int, over: Over) -> tuple[Floats, Floats]:
+def _of_present(columns: AnswerTable, run: int, over: Over) -> tuple[Floats, Floats]:
     """Right answers and images of the groups that have images, as many as count with clusters."""
     right, n = columns.right_and_all(run, over)
     weight = columns.weights(run, over)[n > 0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._answer_table import Columns, Floats, Ints
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
 from fair_tta.metrics._estimates import GroupsOver, Over, read_over
 from fair_tta.metrics.intervals._closed_forms import check_share
 
@@ -98,7 +98,7 @@ def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:
 
 
 def resampled_change(
-    metric: Metric, columns: Columns, before: int, after: int, how: Bootstrap
+    metric: Metric, columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 

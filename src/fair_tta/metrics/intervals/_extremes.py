@@ -32,7 +32,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
-from fair_tta.metrics._answer_table import Columns, Floats, Mask
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
 from fair_tta.metrics._estimates import direction
 from fair_tta.metrics.intervals._closed_forms import Ends, step_down
 from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, noise_of
@@ -292,12 +292,12 @@ def _quantile(draws: Floats, error: float) -> Floats:
     return tail
 
 
-def run_ends(kind: Forms, columns: Columns, run: int, level: float) -> Ends:
+def run_ends(kind: Forms, columns: AnswerTable, run: int, level: float) -> Ends:
     """The interval of the largest form of one run, mean over classes."""
     return _run_ends(_forms(noise_of(columns, (run,)), kind, 0), (1 - level) / 2)
 
 
-def class_ends(kind: Forms, columns: Columns, run: int, level: float) -> tuple[Floats, Floats]:
+def class_ends(kind: Forms, columns: AnswerTable, run: int, level: float) -> tuple[Floats, Floats]:
     """The same for each class by itself."""
     forms = _forms(noise_of(columns, (run,)), kind, 0)
     low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
@@ -327,11 +327,11 @@ class ByDraws:
     forms: Forms
     sign: int = 1
 
-    def __call__(self, columns: Columns, before: int, after: int, level: float) -> Ends:
+    def __call__(self, columns: AnswerTable, before: int, after: int, level: float) -> Ends:
         change = ExtremeChange.of(self.forms, noise_of(columns, (before, after)), 1)
         return self._turned(change.ends((1 - level) / 2))
 
-    def together(self, columns: Columns, level: float) -> list[Ends]:
+    def together(self, columns: AnswerTable, level: float) -> list[Ends]:
         """Changes from the first run to each of the others, at levels at which all hold together:
         step-down max-T (Romano and Wolf 2005).
         """

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import Columns, Floats, Ints
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
 from fair_tta.metrics._estimates import Over
 
 DRAWS = 1000  # and as many mirrored
@@ -52,7 +52,7 @@ Noise: TypeAlias = tuple[tuple[CellRates, CellRates, CellRates], ...]
 
 
 @lru_cache(maxsize=4)
-def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
+def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     """Count runs of these columns; the first is the one that the others are compared with."""
     groups, classes = len(columns.groups), len(columns.targets)
     cell, unit, answers, weight = _units(columns, runs)
@@ -123,7 +123,7 @@ def noise_of(columns: Columns, runs: tuple[int, ...]) -> Noise:
     return tuple(zip(rates(seen, nothing), rates(smoothed, of_groups), draws, strict=True))
 
 
-def _units(columns: Columns, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
+def _units(columns: AnswerTable, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
     """Cell, unit, answers and weight of each row of what is drawn, cell by cell.
 
     Independent images with the same answers in all runs are one row, so that the order of images

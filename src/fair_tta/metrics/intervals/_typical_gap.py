@@ -26,7 +26,7 @@ from scipy.linalg import block_diag
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
-from fair_tta.metrics._answer_table import Columns, Floats, Ints
+from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
 from fair_tta.metrics._estimates import Over, label, listed
 
 LEAST = 5
@@ -68,7 +68,7 @@ class _Block:
         return replace(self, mean=mean, covariance=covariance)
 
 
-def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
+def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
     classes, size = len(columns.targets), columns.totals()
     n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
@@ -102,7 +102,7 @@ def _blocks(columns: Columns, runs: tuple[int, ...]) -> Iterator[_Block]:
         yield block(every, forms, covariance[:, every][..., every], len(every) - len(cells))
 
 
-def _clustered(columns: Columns, clusters: Ints, hits: Floats, mean: Floats) -> Floats:
+def _clustered(columns: AnswerTable, clusters: Ints, hits: Floats, mean: Floats) -> Floats:
     """Covariance of rates by totals of clusters: ``[runs, cells, runs, cells]``."""
     units, (runs, cells) = int(clusters.max()) + 1, mean.shape
     repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
@@ -234,18 +234,18 @@ class TypicalGapChange:
 
 
 @lru_cache(maxsize=32)  # several runs are judged together, at several levels
-def typical_gap(columns: Columns, run: int) -> TypicalGap:
+def typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
     """Of a run of these columns."""
     return TypicalGap([*_blocks(columns, (run,))])
 
 
 @lru_cache(maxsize=32)
-def typical_gap_change(columns: Columns, before: int, after: int) -> TypicalGapChange:
+def typical_gap_change(columns: AnswerTable, before: int, after: int) -> TypicalGapChange:
     """From one run of these columns to another."""
     return TypicalGapChange([*_blocks(columns, (before, after))])
 
 
-def withheld(columns: Columns, before: int = 0, after: int | None = None) -> str | None:
+def withheld(columns: AnswerTable, before: int = 0, after: int | None = None) -> str | None:
     """Why there is no interval."""
     if columns.few_clusters:
         return columns.few_clusters

@@ -1,0 +1,59 @@
+"""From stored rows and records to an audit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._measure import audit
+from fair_tta.auditing._run import HarmSets
+from fair_tta.datasets._records import Record
+from fair_tta.errors import SmallGroupWarning
+from fair_tta.lab.runs._store import StoredRow
+from fair_tta.methods._base import Adapter
+from fair_tta.metrics._scores import AnswerTableBuilder
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
+
+
+def add_row(table: AnswerTableBuilder, record: Record, row: StoredRow) -> None:
+    """Add the answer for one more image, and what is known of it."""
+    table.add(row.prediction)
+    table.add_known(record.target, record.sensitive, record.cluster, row.key.content)
+    table.seconds += row.seconds
+
+
+def audit_rows(
+    table: AnswerTableBuilder,
+    name: str,
+    adapter: Adapter,
+    *,
+    targets: Iterable[str],
+    values: Mapping[str, Iterable[str]],
+    provenance: Mapping[str, Any],
+    harmful: HarmSets | None = None,
+    interval: Bootstrap = DEFAULT,
+) -> Audit:
+    """Return the figures of one method, see `audit`.
+
+    Warnings of small groups are in `Audit.warnings` only.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        return audit(
+            table.truth,
+            table.labels,
+            table.sensitive,
+            name=name,
+            targets=list(targets),
+            values={attribute: list(values[attribute]) for attribute in table.sensitive},
+            scores=table.scores(),
+            seconds=table.seconds,
+            harmful=harmful,
+            clusters=table.clusters or None,
+            digests=table.digests,
+            interval=interval,
+            adapter=adapter,
+            provenance=provenance,
+        )
