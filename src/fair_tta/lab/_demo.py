@@ -244,7 +244,8 @@ def to_rich(table: Overview) -> Group:
     """Return the table for the terminal."""
     rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
     words = (0, 1) if "task" in table.header else (0,)
-    return make_table(table.title, table.header, rows, words)
+    longest = max(len(method) for method in METHODS)
+    return make_table(table.title, table.header, rows, words, name_width=longest)
 
 
 def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:

@@ -1,4 +1,4 @@
-"""What is printed: text, tables, progress.
+"""Text, tables and progress for the terminal.
 
 Names of files, classes and columns are chosen by others: `show` and `make_table` print every text,
 and neither brackets nor escape sequences in it mean anything.
@@ -70,6 +70,7 @@ def make_table(
     header: Sequence[str],
     rows: Sequence[Sequence[Text | str]],
     words: Collection[int] = (0,),
+    name_width: int = _NAME_WIDTH,
 ) -> Group:
     """Return a table in which names are broken at hyphens, and figures before their intervals.
 
@@ -78,12 +79,13 @@ def make_table(
         header: a title for each column.
         rows: a cell for each column.
         words: the indices of columns that hold names; the others hold figures.
+        name_width: longer names are broken.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     columns = []
     for index, column_title in enumerate(header):
         is_name = index in words
-        cells = [_broken(row[index], is_name) for row in rows]
+        cells = [_broken(row[index], name_width if is_name else None) for row in rows]
         lines = [column_title]
         for cell in cells:
             lines += cell.plain.split("\n")
@@ -100,11 +102,11 @@ def make_table(
     return Group(Text(printable(title), style="italic"), table, Text())
 
 
-def _broken(cell: Text | str, is_name: bool) -> Text:
-    """Return a name broken at hyphens, or a figure before its interval."""
+def _broken(cell: Text | str, name_width: int | None) -> Text:
+    """Return a name broken at hyphens, or without a width a figure broken before its interval."""
     text = Text(cell) if isinstance(cell, str) else cell
-    if is_name:
-        return Text("\n".join(textwrap.wrap(printable(text.plain), _NAME_WIDTH)), text.style)
+    if name_width is not None:
+        return Text("\n".join(textwrap.wrap(printable(text.plain), name_width)), text.style)
     return Text(printable_lines(text.plain.replace(" [", "\n[")), text.style)
 
 
@@ -154,7 +156,7 @@ def make_progress(console: Console, is_terminal: bool) -> Progress:
 
 
 class _RateColumn(ProgressColumn):
-    """How many are finished in a second."""
+    """The number finished in a second."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.speed is None else f"{task.speed:.2f}/s")

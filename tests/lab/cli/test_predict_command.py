@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -322,7 +321,7 @@ def test_progress_has_the_total(pictures: Path, tiny_model: str) -> None:
     words = ("predict", str(pictures), *NAMES, "--model", tiny_model, "--adapter", "zero-shot")
     lines = call(*words, "--progress").stderr.splitlines()
     assert lines[0] == "0 of 3 images"
-    assert re.fullmatch(r"3 of 3 images, [\d.]+ images/s", lines[-1])
+    assert lines[-1] == "3 of 3 images"  # one batch has no rate yet
     assert call(*words, "--progress", "--limit", "2").stderr.startswith("0 of 2 images\n")
     paths = "\n".join(map(str, pictures.rglob("*.jpg"))).encode()
     stdin = call("predict", "-", *words[2:], "--progress", stdin=paths).stderr

@@ -1,4 +1,4 @@
-"""What all commands share: exit codes and errors."""
+"""Exit codes and errors of all commands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
+import fair_tta
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
@@ -21,6 +23,7 @@ LEFT_OUT = 4  # some rows or images, the rest is done
 FAILED = 5  # a threshold, the audit is done
 INTERRUPTED = 130  # by Ctrl-C
 PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
+_PACKAGE = str(Path(fair_tta.__file__).parent)  # whose warnings are notes
 _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 T = TypeVar("T")
@@ -109,12 +112,17 @@ def _warnings_as_notes() -> Iterator[None]:
         show = warnings.showwarning
 
         def show_note(
-            message: Warning | str, category: type[Warning], *where: Any, **more: Any
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            *place: Any,
+            **more: Any,
         ) -> None:
-            if category.__module__.startswith("fair_tta."):
+            is_ours = category.__module__.startswith("fair_tta.") or _PACKAGE in filename
+            if is_ours:
                 log(f"Note: {message}")
             else:
-                show(message, category, *where, **more)
+                show(message, category, filename, *place, **more)
 
         warnings.showwarning = show_note
         yield

@@ -1,4 +1,4 @@
-"""What a command works with: images, methods and the classifier that its options describe."""
+"""Images, methods and the classifier that options describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels and options name, for the commands that have labels."""
+"""Labels and names, for the commands that have labels."""
 
 from __future__ import annotations
 

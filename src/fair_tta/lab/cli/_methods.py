@@ -1,4 +1,4 @@
-"""How methods are named on the command line, and the list of them."""
+"""Options that name methods, and the list of methods."""
 
 from __future__ import annotations
 

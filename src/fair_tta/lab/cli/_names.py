@@ -35,12 +35,12 @@ def prompt_problems(phrases: Iterable[str]) -> dict[str, str]:
         >>> prompt_problems(["-1", "03-Sep", "Latino_Hispanic", "old"])
         {'-1': 'a number', '03-Sep': 'a date', 'Latino_Hispanic': 'a name with an underscore'}
     """
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for phrase in phrases:
-        for pattern, what in _PROBLEMS:
+        for pattern, problem in _PROBLEMS:
             if re.fullmatch(pattern, phrase.strip(), re.IGNORECASE | re.DOTALL):
-                found.setdefault(phrase, what)
-    return found
+                problems.setdefault(phrase, problem)
+    return problems
 
 
 def targets_option(texts: Sequence[str]) -> dict[str, str]:
@@ -61,17 +61,16 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
         >>> sensitive_option(["time: day,night", "place: water=on water", "place: land"], "")
         {'time': {'day': 'day', 'night': 'night'}, 'place': {'water': 'on water', 'land': 'land'}}
     """
-    found, written = _by_name(texts, attribute, "an attribute", "place: water,land")
-    return {
-        name: parse_names(
-            f"sensitive {name}:" if name in written else "sensitive", _together("sensitive", pairs)
-        )
-        for name, pairs in found.items()
-    }
+    groups, written = _by_name(texts, attribute, "an attribute", "place: water,land")
+    phrases = {}
+    for name, pairs in groups.items():
+        argument = f"sensitive {name}:" if name in written else "sensitive"
+        phrases[name] = parse_names(argument, _together("sensitive", pairs))
+    return phrases
 
 
 def attributes_option(texts: Sequence[str], columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The same of attributes that are columns of labels; the only one need not be written."""
+    """Return the same for columns of labels; if there is only one, it need not be written."""
     written = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
     unknown = [name for name in written if name not in columns]
     if unknown:
@@ -83,7 +82,7 @@ def attributes_option(texts: Sequence[str], columns: Sequence[str]) -> dict[str,
 
 
 def column_names(values: LabelValues, column: str) -> dict[str, str]:
-    """The values of a column as names."""
+    """Return the values of a column as names."""
     names = values.names(column)
     if len(names) < 2:
         raise FairTTAError(
@@ -100,11 +99,11 @@ def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:
         >>> harmful_option(["crime: thief,criminal", "crime: suspect=suspicious person"])
         {'crime': {'thief': 'thief', 'criminal': 'criminal', 'suspect': 'suspicious person'}}
     """
-    found, _ = _by_name(texts, "harmful", "a set", "crime: thief,criminal")
-    empty = [name for name, pairs in found.items() if not pairs]
+    sets, _ = _by_name(texts, "harmful", "a set", "crime: thief,criminal")
+    empty = [name for name, pairs in sets.items() if not pairs]
     if empty:
         raise FairTTAError(f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r}).")
-    return {name: _together("harmful", pairs) for name, pairs in found.items()}
+    return {name: _together("harmful", pairs) for name, pairs in sets.items()}
 
 
 def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -114,39 +113,42 @@ def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
         >>> parse_renames(["place: 0=land", "place: 1=water"])
         {'place': {'0': 'land', '1': 'water'}}
     """
-    found: dict[str, dict[str, str]] = {}
+    renames: dict[str, dict[str, str]] = {}
     for text in texts:
         column, *rest = _split(":", text, 1)
-        parts = [part for one in rest for part in _split("=", one)]
+        parts = _split("=", rest[0]) if rest else []
         if len(parts) != 2 or not all((column, *parts)) or len(_split("=", column)) > 1:
             raise FairTTAError(f"a renaming is written 'column: value=label' (got {text!r}).")
-        column, value, label = map(_plain, (column, *parts))
-        if value in found.setdefault(column, {}):
+        column = _plain(column)
+        value = _plain(parts[0])
+        labels = renames.setdefault(column, {})
+        if value in labels:
             raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
-        found[column][value] = label
-    return found
+        labels[value] = _plain(parts[1])
+    return renames
 
 
 def _by_name(
     texts: Sequence[str], unnamed: str, what: str, example: str
 ) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
-    """Names and phrases by what is written before a colon, and which of that was written."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """Return names and phrases by what is written before a colon, and which of that was written."""
+    groups: dict[str, list[tuple[str, str]]] = {}
     written = set()
     for text in texts:
         name, *rest = _split(":", text, 1)
         if not rest or len(_split("[,=]", name)) > 1:
-            found.setdefault(unnamed, []).extend(_pairs(text, text))
+            groups.setdefault(unnamed, []).extend(_pairs(text, text))
             continue
         name = _plain(name)
         if not name:
             raise FairTTAError(f"{what} is written before the colon: {example!r} (got {text!r}).")
-        found.setdefault(name, []).extend(_pairs(rest[0], text))
+        groups.setdefault(name, []).extend(_pairs(rest[0], text))
         written.add(name)
-    return found, written
+    return groups, written
 
 
 def _pairs(text: str, written: str) -> list[tuple[str, str]]:
+    """Return names with their phrases; without an equals sign a name is its own phrase."""
     label, *phrase = _split("=", text)
     names = _split(",", label)
     if not phrase:
@@ -160,6 +162,7 @@ def _pairs(text: str, written: str) -> list[tuple[str, str]]:
 
 
 def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Return phrases by their names, each of which should come once."""
     labels = [label for label, _ in pairs]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
@@ -168,9 +171,10 @@ def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def _split(sign: str, text: str, most: int = 0) -> list[str]:
-    """At signs that have no backslash before them."""
+    """Split at signs that have no backslash before them."""
     return re.split(rf"(?<!\\){sign}", text, maxsplit=most)
 
 
 def _plain(text: str) -> str:
+    """Return a name without backslashes before signs."""
     return re.sub(r"\\([,:=])", r"\1", text).strip()

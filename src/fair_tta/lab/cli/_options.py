@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """What a model is asked: names with their phrases, and sentences to insert them into."""
+    """Names with their phrases, and the sentences to insert them into."""
 
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
@@ -53,7 +53,7 @@ SensitiveNames = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions:
-    """What the model is asked."""
+    """Names and sentences of prompts."""
 
     targets: TargetNames
     sensitive: SensitiveNames = field(default_factory=list)
@@ -80,14 +80,14 @@ class PromptOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributePromptOptions(PromptOptions):
-    """What the model is asked, with at least one attribute."""
+    """Names and sentences of prompts, with at least one attribute."""
 
     sensitive: SensitiveNames = field()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelPromptOptions(PromptOptions):
-    """What the model is asked, where a label file may have the names."""
+    """Names and sentences of prompts, where a label file may have the names."""
 
     targets: TargetNames = field(default_factory=list)
 
@@ -115,7 +115,7 @@ def _lines_of_file(path: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Which model answers, and where it runs."""
+    """The model and its device."""
 
     model: Annotated[
         str,
@@ -143,7 +143,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions(ModelOptions):
-    """Where features come from: a model, or files in which they are stored."""
+    """Sources of features: a model, or files in which they are stored."""
 
     batch_size: Annotated[
         int, typer.Option(min=1, help="How many images at once: speed and memory.")
@@ -171,7 +171,7 @@ class EncoderOptions(ModelOptions):
 
     @property
     def loadable_model(self) -> str | None:
-        """How other processes load the model; None if there is none to load."""
+        """The model as other processes load it; None if there is none to load."""
         return None if self.text_features else self.model
 
     @cached_property
@@ -216,7 +216,7 @@ class EncoderOptions(ModelOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderOptions(EncoderOptions):
-    """Where features of named images come from."""
+    """Sources of features of named images."""
 
     id_column: Annotated[
         str | None,
@@ -237,14 +237,14 @@ ViewCount = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ViewEncoderOptions(ImageEncoderOptions):
-    """Where features of images and of views of them come from."""
+    """Sources of features of images and of views of them."""
 
     views: ViewCount = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """How many images are used."""
+    """A choice of images."""
 
     limit: Annotated[
         int | None, typer.Option(min=1, help="The first so many only.", show_default="all")
@@ -278,7 +278,7 @@ class ImageOptions(SampleOptions):
 
     @property
     def has_stdin(self) -> bool:
-        """Whether paths are read from stdin."""
+        """True if paths are read from stdin."""
         return "-" in self.images
 
     def unused(self) -> dict[str, str]:
@@ -290,7 +290,7 @@ class ImageOptions(SampleOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceOptions:
-    """What methods are fitted on."""
+    """Images that methods are fitted on."""
 
     reference: Annotated[
         Path | None,
@@ -325,7 +325,7 @@ ShowProgress = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How the work is done."""
+    """Processes, progress and finished answers."""
 
     restart: Annotated[
         bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
@@ -344,7 +344,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRunOptions(RunOptions):
-    """How the work is done, and what a report shows."""
+    """Processes, progress, finished answers and images of the report."""
 
     embed_images: Annotated[
         bool,
@@ -442,7 +442,7 @@ FailOn = Annotated[str, typer.Option(metavar="NAME", help="The run that --fail-i
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdOptions:
-    """When an audit has failed."""
+    """Thresholds that fail an audit."""
 
     fail_if: Annotated[
         list[str],
@@ -464,6 +464,6 @@ LAST_FILE = "the last FILE"
 
 @dataclass(frozen=True, kw_only=True)
 class FileThresholdOptions(ThresholdOptions):
-    """When a comparison of files has failed."""
+    """Thresholds that fail a comparison of files."""
 
     fail_on: FailOn = LAST_FILE

@@ -61,23 +61,20 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
     """A row per image, with a column for the probability of each target."""
     text = io.StringIO(newline="")
     if is_first:
-        write_row(
-            text,
-            ["image", "label", "zero-shot label", *(f"p: {target}" for target in targets)]
-            + [f"sensitive entropy: {attribute}" for attribute in attributes]
-            + ["certified unchanged", "warnings", "error"],
-        )
+        header = ["image", "label", "zero-shot label"]
+        header += [f"p: {target}" for target in targets]
+        header += [f"sensitive entropy: {attribute}" for attribute in attributes]
+        write_row(text, [*header, "certified unchanged", "warnings", "error"])
     for path, answer in answered:
         if isinstance(answer, str):
-            write_row(text, [path, *[""] * (len(targets) + len(attributes) + 4), answer])
-        else:
-            write_row(
-                text,
-                [path, answer.label, _zero_shot(answer)]
-                + [answer.probabilities[target] for target in targets]
-                + [answer.sensitive_entropy[attribute] for attribute in attributes]
-                + [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""],
-            )
+            n_empty = len(targets) + len(attributes) + 4
+            write_row(text, [path, *[""] * n_empty, answer])
+            continue
+        cells: list[object] = [path, answer.label, _zero_shot(answer)]
+        cells += [answer.probabilities[target] for target in targets]
+        cells += [answer.sensitive_entropy[attribute] for attribute in attributes]
+        cells += [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
+        write_row(text, cells)
     _write(text.getvalue())
 
 
@@ -141,6 +138,7 @@ def _zero_shot(answer: Prediction) -> str:
 
 
 def _write(text: str) -> None:
+    """Write to stdout at once, with the ends of lines that the text has."""
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 
