@@ -35,7 +35,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def level(figure: Estimate) -> str:
     """Return ``81.2 [77.1, 84.6]``, percent; a dash where there is no figure."""
-    if figure.value != figure.value:
+    if figure.value is None:
         return "-"
     return f"{100 * figure.value:.1f}{_ends(figure, '.1f')}"
 
@@ -46,7 +46,7 @@ def change(figure: Estimate, better: int) -> str:
     It is bold if it is shown to be better, and marked if it is shown to be worse; `better` is 1
     where more is better.
     """
-    if figure.value != figure.value:
+    if figure.value is None:
         return "-"
     text = f"{100 * figure.value:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
     side = better * direction(figure.low, figure.high)
