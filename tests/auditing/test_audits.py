@@ -122,7 +122,7 @@ def test_comparisons_hold_what_the_functions_say(both: Audit) -> None:
         assert comparison["differences"][metric.name] == to_builtins(expected)
         assert both.difference(metric.name, "after") == expected
     for name, figure in comparison["differences"].items():
-        ours = both.estimate(name, "after").value - both.estimate(name, "before").value
+        ours = float(both.estimate(name, "after")) - float(both.estimate(name, "before"))
         assert figure["value"] == pytest.approx(ours, abs=1e-12), name
     was, now = BEFORE == TRUTH, AFTER == TRUTH
     changes = comparison["changes"]

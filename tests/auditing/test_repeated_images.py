@@ -148,7 +148,7 @@ def test_few_different_images_have_figures_without_intervals() -> None:
     found = compare(audit(truth, run, places, name=name, digests=contents) for name, run in runs)
     assert any("8 different images" in warning for warning in found.warnings)
     accuracy = found.estimate("accuracy", "after")
-    assert 0 < accuracy.value < 1
+    assert 0 < float(accuracy) < 1
     assert accuracy.low is None
     assert "only 8 different images" in str(accuracy.reason)
     for metric in COMPARED[:10]:

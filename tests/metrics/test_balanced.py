@@ -52,11 +52,11 @@ def test_it_is_the_mean_over_groups_that_are_there(rows: Case) -> None:
     assert found.n == len(rows)
     assert found.low is not None
     assert found.high is not None
-    assert 0 <= found.low <= found.value + 1e-12
-    assert found.value - 1e-12 <= found.high <= 1
+    assert 0 <= found.low <= float(found) + 1e-12
+    assert float(found) - 1e-12 <= found.high <= 1
     assert (found.reason or "") == (f"left out, no images: {', '.join(absent)}" if absent else "")
     worst = metrics.worst_group_accuracy(*columns, targets=["a", "b", "c"])
-    assert worst.value <= found.value + 1e-12
+    assert float(worst) <= float(found) + 1e-12
 
 
 def test_it_equals_the_worst_group_if_all_fare_alike() -> None:
@@ -139,6 +139,6 @@ def test_a_change_that_is_paired_is_narrower_than_two_runs() -> None:
         definitions.BALANCED_ACCURACY, y_true, before, after, sensitive, interval=Bootstrap()
     )
     runs = [metrics.balanced_accuracy(y_true, some, sensitive) for some in (before, after)]
-    assert change.value == pytest.approx(runs[1].value - runs[0].value)
+    assert float(change) == pytest.approx(float(runs[1]) - float(runs[0]))
     widths = [(f.high or 0) - (f.low or 0) for f in (change, *runs)]
     assert 0 < widths[0] < 0.7 * min(widths[1:])

@@ -42,7 +42,7 @@ def error(right: Any, sure: Any, interval: Bootstrap | None = None) -> Estimate:
 def ends(found: Estimate) -> tuple[float, float, float]:
     assert found.low is not None
     assert found.high is not None
-    return found.value, found.low, found.high
+    return float(found), found.low, found.high
 
 
 def share(sure: float, b: int, bins: int) -> float:

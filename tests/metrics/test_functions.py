@@ -108,4 +108,4 @@ def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() ->
     bias = metrics.bias(TRUTH, ANSWERS, GROUP)
     assert worst.low is not None
     assert bias.high is not None
-    assert bias.high < accuracy.value - worst.low - 0.005
+    assert bias.high < float(accuracy) - worst.low - 0.005

@@ -49,7 +49,7 @@ def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> N
     change = harm_rate_change(before, after, group, ["a"])
     first, second = harm_rate(before, group, ["a"]), harm_rate(after, group, ["a"])
     for name, figure in change.items():
-        assert figure.value == pytest.approx(second[name].value - first[name].value, abs=1e-12)
+        assert float(figure) == pytest.approx(float(second[name]) - float(first[name]), abs=1e-12)
         some = [(r[0] == "a", r[1] == "a") for r in rows if r[2] == name]
         gone, come = some.count((True, False)), some.count((False, True))
         loss, gain, images = np.array([gone, come, len(some)], float)

@@ -39,7 +39,7 @@ def test_every_definition(metric: Figure) -> None:
     change = metrics.paired_difference(metric, **case)
     assert change.low is not None
     assert change.high is not None
-    assert change.low < change.value < change.high
+    assert change.low < float(change) < change.high
     assert change.low >= -1
     assert change.high <= 1
     swapped = {
@@ -49,7 +49,7 @@ def test_every_definition(metric: Figure) -> None:
         "scores": case["scores"][::-1],
     }
     back = metrics.paired_difference(metric, **swapped)
-    assert back.value == pytest.approx(-change.value, abs=1e-12)
+    assert float(back) == pytest.approx(-float(change), abs=1e-12)
     assert back.low == pytest.approx(-change.high, abs=0.02)
     assert back.high == pytest.approx(-change.low, abs=0.02)
 
@@ -62,7 +62,7 @@ def test_it_is_the_difference_of_both_runs(metric: Figure) -> None:
         audit(case["y_true"], case[name], case["sensitive"], name=name, scores=scores)
         for name, scores in zip(("before", "after"), case["scores"], strict=True)
     )
-    expected = second.estimate(metric.name).value - first.estimate(metric.name).value
+    expected = float(second.estimate(metric.name)) - float(first.estimate(metric.name))
     assert change.value == pytest.approx(expected, abs=1e-12)
     if metric.is_compared:
         assert compare([first, second]).difference(metric.name, "after") == change

@@ -103,7 +103,7 @@ def test_the_markdown_block_has_the_figures() -> None:
             assert figure.low is not None
             assert figure.high is not None
             low, high = 100 * figure.low, 100 * figure.high
-            assert cell.startswith(f"{100 * figure.value:.1f} [{low:.1f}, {high:.1f}]")
+            assert cell.startswith(f"{100 * float(figure):.1f} [{low:.1f}, {high:.1f}]")
     cells = [
         (f"{one.target} / {group.sensitive['gender']}", str(one.n))
         for group in document.runs[0].groups

@@ -116,12 +116,12 @@ def test_what_has_no_interval_is_not_printed() -> None:
     assert tried.text == f"M: no verdict on the gap, {reason}."
     assert in_short(both.document) == "no verdict on the gap"
     gap = both.estimate("typical_gap")
-    assert gap.value > 0.1
+    assert float(gap) > 0.1
     assert gap.low is None
-    assert f"{100 * gap.value:.1f}" not in Page(html(both)).text
-    assert f"{100 * gap.value:.1f}" not in markdown(both)
-    assert f"{100 * gap.value:.1f}" not in str(both)
-    assert f"{100 * gap.value:.1f}" not in both._repr_html_()
+    assert f"{100 * float(gap):.1f}" not in Page(html(both)).text
+    assert f"{100 * float(gap):.1f}" not in markdown(both)
+    assert f"{100 * float(gap):.1f}" not in str(both)
+    assert f"{100 * float(gap):.1f}" not in both._repr_html_()
 
 
 def test_groups_that_gained_and_lost_most_with_counts() -> None:
