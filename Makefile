@@ -23,7 +23,7 @@ help:
 	@echo "make fuzz   12,000 damaged and hostile inputs, a minute or two (ARGS='--inputs 100000 --first 12000')"
 	@echo "make chaos  100 kills, full and read-only disks, vanishing folders, two writers, clock jumps (ARGS='--first 100')"
 	@echo "make soak   100,000 predictions in one process: memory, threads, files, hooks (docs/soak.json, docs/soak.svg)"
-	@echo "make lint   check style (ruff), types (mypy), imports, licences, and the size of the house"
+	@echo "make lint   check style (ruff), types (mypy), imports and licences; print the size of the house"
 	@echo "make docs   build the documentation into site/"
 	@echo "make widths  and look at every page in Chromium, on a phone and on a screen"
 	@echo "make pictures  draw every image of the documentation again, some minutes (ARGS='--only world')"
@@ -61,6 +61,7 @@ lint: .venv/.lint
 	$(BIN) -m mypy
 	.venv/bin/lint-imports --no-cache --no-logo
 	$(BIN) tools/licences.py
+	$(BIN) tools/readability.py src/fair_tta
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tools/house.py
 
 docs: .venv/.docs

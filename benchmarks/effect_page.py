@@ -22,7 +22,7 @@ docs/effect.md.
 rule of 0.3 (a step of at most twice the norm of the context; elra-bound.md has what the bound
 changes), on `scenes-both` also with the mean of the two attributes' terms, where the sum is taken
 now. Their costs do not depend on that."""
-PAGES = ("effect.md", "methods.md", "index.md", "../README.md")
+PAGES = ("effect.md", "index.md", "../README.md")
 OWN = ("association-correction", "logit-balance")
 ALONE = ("birds", "badges", "scenes-time", "scenes-season")
 DRAWN_TASKS = {
@@ -266,4 +266,4 @@ def blocks_of(parts: Parts) -> dict[str, str]:
 
 def on_pages(parts: Parts) -> dict[str, str]:
     """Return the tables that pages repeat."""
-    return {block.__name__: block(parts) for block in (choose, verdicts, result)}
+    return {block.__name__: block(parts) for block in (verdicts, result)}

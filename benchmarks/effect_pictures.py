@@ -120,7 +120,7 @@ class Drawer:
     def pictures(
         self, task: MiniatureTask, split: WorldSplit, seed: int, n: int, *, views: bool = False
     ) -> Pictures:
-        name = f"{task.name}-{split.value}-{seed}-{n}-{'views' if views else 'alone'}-{_weights()}"
+        name = f"{task.name}-{split}-{seed}-{n}-{'views' if views else 'alone'}-{_weights()}"
         if name in self.drawn:
             return self.drawn[name]
         path = self.folder / f"{name}.safetensors"

@@ -108,7 +108,7 @@ def test_groups_get_the_shares_of_a_mix(module: Any) -> None:
     assert len(along) == len(along.features) == 108
 
 
-@pytest.mark.parametrize("name", ["effect.md", "methods.md", "index.md", "../README.md"])
+@pytest.mark.parametrize("name", ["effect.md", "index.md", "../README.md"])
 def test_pages_show_the_figures_of_the_json(module: Any, name: str) -> None:
     text = (ROOT / "docs" / name).read_text("utf-8")
     parts = json.loads((ROOT / "docs" / "effect.json").read_text("utf-8"))["parts"]

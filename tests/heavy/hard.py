@@ -60,7 +60,7 @@ def threads(number: int, **settings: str) -> dict[str, str]:
 # of oneDNN: three libraries that round differently from processor to processor.
 OLD = {"MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 # They compare with rows of other processes, which know nothing of the imitation.
-NOT_IMITATED = [f"--ignore=tests/{n}.py" for n in ("lab/runs/test_runner", "heavy/kills/test_kill")]
+NOT_IMITATED = ["--ignore=tests/lab/runs/test_runner.py", "--ignore=tests/heavy/kills"]
 MACHINES = {
     "default": Machine(threads(1, ATEN_CPU_CAPABILITY="default", **OLD)),
     "avx2": Machine(threads(4, ATEN_CPU_CAPABILITY="avx2"), seed=1, needs="avx2"),

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.text import Text
 
 from fair_tta import Prediction
-from fair_tta.lab import _terminal as progress
+from fair_tta.lab import _terminal as terminal
 from fair_tta.lab._demo import shown_figure, to_rich
-from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab._terminal import make_progress, make_table
 from fair_tta.lab.cli import _predict as predict_output
-from fair_tta.lab.cli._tables import SHOWN_METRICS, _table
+from fair_tta.lab.cli._tables import SHOWN_METRICS, _metric_table
 from fair_tta.lab.report import Overview
 from fair_tta.lab.report._numbers import duration, plain_number, times
 from fair_tta.metrics._estimates import Estimate, undefined
@@ -43,16 +43,25 @@ def printed(what: Any, width: int) -> str:
 def test_names_are_broken_at_hyphens() -> None:
     names = ["logit-balance", "association-correction", "zero-shot, time"]
     rows = [[Text(name, "red"), *(Text("80.5 [76.9, 83.9]") for _ in range(3))] for name in names]
-    text = printed(NarrowTable(["method", "a", "b", "c"], rows), 51)
-    firsts = [line[:12].strip() for line in text.splitlines()[2:]]
-    assert firsts == ["logit-", "balance", "association-", "correction", "zero-shot,", "time"]
+    text = printed(make_table("", ["method", "a", "b", "c"], rows), 51)
+    firsts = [line[:12].strip() for line in text.splitlines()[3:]]
+    assert firsts == ["logit-", "balance", "association-", "correction", "zero-shot,", "time", ""]
 
 
-def test_rows_become_blocks_where_numbers_have_no_room() -> None:
-    rows = [[Text(name), *(Text("80.5\n[76.9, 83.9]") for _ in range(3))] for name in "ab"]
-    text = printed(NarrowTable(["method", "x", "y", "z"], rows, "Title"), 30)
-    block = "  x  80.5 [76.9, 83.9]\n  y  80.5 [76.9, 83.9]\n  z  80.5 [76.9, 83.9]\n"
-    assert text == f"Title\na\n{block}b\n{block}\n"
+def test_five_figures_fit_80_columns() -> None:
+    rows = [["association-correction", *["80.5 [76.9, 83.9]"] * 5]]
+    lines = printed(make_table("Title", ["method", *"abcde"], rows), 80).splitlines()
+    assert lines[0] == "Title"
+    assert lines[3].split() == ["association-", *["80.5"] * 5]
+    assert lines[4].split() == ["correction", *["[76.9,", "83.9]"] * 5]
+    assert len(lines) == 6
+
+
+def test_nothing_is_lost_where_there_is_no_room() -> None:
+    rows = [["n" * 60, *["80.5 [76.9, 83.9]"] * 3]]
+    text = printed(make_table("", ["name", "x", "y", "z"], rows), 30)
+    assert text.count("n") == 61
+    assert "".join(text.split()).count("[76.9") == 3
 
 
 def all_there(numbers: Iterable[str], text: str) -> None:
@@ -93,7 +102,7 @@ def test_audit(width: int) -> None:
         name: {key: figures[(i + k) % 4] for k, key in enumerate(SHOWN_METRICS)}
         for i, name in enumerate(NAMES)
     }
-    text = printed(_table("10000000 images", runs, "+"), width)
+    text = printed(_metric_table("10000000 images", runs, signed=True), width)
     wanted = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
     all_there(["10000000 images", *wanted * 3], text)
 
@@ -116,7 +125,7 @@ def prediction(p: float, attributes: Iterable[str]) -> Prediction:
 def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = tuple(f"an attribute {i}" for i in range(many))
     console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
-    monkeypatch.setattr(progress, "Console", lambda **_: console)
+    monkeypatch.setattr(terminal, "Console", lambda **_: console)
     answered: list[tuple[str, Prediction | str]] = [
         ("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no"),
     ]  # fmt: skip
@@ -140,20 +149,17 @@ def test_methods(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress._Pace, "shown", lambda *_: (123456.78, 12345.0))
+    clock = 1000.0
+    monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
     console = Console(width=width, file=io.StringIO())
-    bar = progress._bar(console)
-    bar.add_task("images", total=10**7, completed=9_876_543, pace=progress._Pace())
-    all_there(["9876543/10000000", "123456.78/s", "3:25:45"], printed(bar.get_renderable(), width))
-
-
-def test_names_give_way_before_numbers_are_wrapped() -> None:
-    rows = [[Text("n" * 60), Text("[12.3, 45.6]")]]
-    assert "[12.3, 45.6]" in printed(NarrowTable(["name", "figure"], rows), 30)
-    assert printed(NarrowTable(["name", "figure"], []), 30).split()[:2] == [
-        "name",
-        "figure",
-    ]
+    progress = make_progress(console, is_terminal=True)
+    task = progress.add_task("images", total=10**7)
+    progress.update(task, completed=1)
+    clock += 0.01
+    progress.update(task, completed=9_876_543)
+    shown = printed(progress.get_renderable(), width)
+    all_there(["9876543/10000000", "987654200.00/s"], shown)
+    assert re.search(r"0:00:\d\d", shown)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Group
 from rich.text import Text
 
 from fair_tta._identity import classifier_provenance
@@ -18,7 +19,7 @@ from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._records import Record, choose
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab._terminal import NarrowTable
+from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
@@ -239,10 +240,11 @@ def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
     return estimate.to_text(sign, "") + marks[side]
 
 
-def to_rich(table: Overview) -> NarrowTable:
+def to_rich(table: Overview) -> Group:
     """Return the table for the terminal."""
     rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
-    return NarrowTable(table.header, rows, table.title, (0, 1) if "task" in table.header else (0,))
+    words = (0, 1) if "task" in table.header else (0,)
+    return make_table(table.title, table.header, rows, words)
 
 
 def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:

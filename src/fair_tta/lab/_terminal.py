@@ -1,7 +1,7 @@
-"""What is printed: text, tables of any width, progress.
+"""What is printed: text, tables, progress.
 
-Names of files, classes and columns are anybody's: `show` prints every text, and neither brackets
-nor escape sequences in it mean anything.
+Names of files, classes and columns are chosen by others: `show` and `make_table` print every text,
+and neither brackets nor escape sequences in it mean anything.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import sys
 import textwrap
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.progress import (
     BarColumn,
@@ -27,6 +24,7 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Column, Table
 from rich.text import Text
@@ -36,14 +34,14 @@ from fair_tta._io import printable, printable_lines
 if TYPE_CHECKING:
     from fair_tta.lab.runs._reference import Counting
 
-_NAME = 12  # characters of a name that stay together where it is narrow
-_FILE = 160  # characters of a line of a file, where a table has room
-_SECONDS = 5.0  # between lines of progress in a log
-_CLOSE = 1.0  # seconds within which counts of a pace are one
+_NAME_WIDTH = 12  # "association-": beside it five figures with intervals fit into 80 columns
+_FILE_WIDTH = 160  # of a table of paths that goes to a file, which has no width
+_SECONDS_BETWEEN_LINES = 5.0  # of progress in a log
+_SECONDS_OF_RATE = 120.0  # over which a rate is measured: one batch may take a minute
 
 
 def show(
-    what: str | NarrowTable = "",
+    text: str = "",
     style: str = "",
     *,
     stderr: bool = False,
@@ -51,207 +49,136 @@ def show(
     indent: int = 0,
     bold: str = "",
 ) -> None:
-    """Print lines, in a `style` and what matches `bold` in bold, or a table."""
+    """Print lines, in a `style` and what matches `bold` in bold."""
     console = Console(stderr=stderr, soft_wrap=not wrap)
-    if isinstance(what, NarrowTable):
-        if what.widths and not console.is_terminal:
-            console.width = max(console.width, _FILE)
-        console.print(what)
-        return
-    text = Text(printable_lines(what), style)
+    line = Text(printable_lines(text), style)
     if bold:
-        text.highlight_regex(bold, "bold")
-    console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
+        line.highlight_regex(bold, "bold")
+    console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
 
 
-@dataclass(frozen=True)
-class NarrowTable:
-    """What rich prints as a table, or row by row where numbers do not fit side by side.
+def show_table(table: Table | Group) -> None:
+    """Print a table; one that takes all the room has more of it in a file than in a terminal."""
+    console = Console()
+    if isinstance(table, Table) and table.expand and not console.is_terminal:
+        console.width = max(console.width, _FILE_WIDTH)
+    console.print(table)
 
-    Attributes:
-        texts: places of columns that are words and may be broken anywhere.
-        has_head: whether titles of columns are wanted.
-        widths: that columns have if there is room; those of their cells if empty.
+
+def make_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[Text | str]],
+    words: Collection[int] = (0,),
+) -> Group:
+    """Return a table in which names are broken at hyphens, and figures before their intervals.
+
+    Args:
+        title: printed above the table.
+        header: a title for each column.
+        rows: a cell for each column.
+        words: the indices of columns that hold names; the others hold figures.
     """
-
-    titles: Sequence[str]
-    rows: Sequence[Sequence[Text | str]]
-    title: str = ""
-    texts: Collection[int] = (0,)
-    has_head: bool = True
-    widths: Sequence[int] = ()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.title:
-            yield Text(printable(self.title), style="italic")
-        cells = [[*map(self._cell, range(len(row)), row)] for row in self.rows]
-        for padding, is_folded in ((1, False), (0, False), (0, True)):
-            rows = [[*map(_folded, row)] for row in cells] if is_folded else cells
-            gaps = (2 * padding + 1) * (len(self.titles) - 1)
-            widths = self._widths(rows, options.max_width - gaps)
-            if widths is not None:
-                yield self._table(rows, widths, padding)
-                break
-        else:
-            for name, *figures in cells:
-                yield Text(name.plain, style="bold")
-                for title, cell in zip(self.titles[1:], figures, strict=True):
-                    text = " ".join(cell.plain.split())
-                    yield Text(f"  {printable(title)}  {text}".rstrip(), cell.style)
-        if self.title:
-            yield Text()
-
-    def _cell(self, place: int, cell: Text | str) -> Text:
-        """What can be printed of a cell; those that are not words may have several lines."""
-        text = Text(cell) if isinstance(cell, str) else cell
-        plain = printable if place in self.texts else printable_lines
-        return Text(plain(text.plain), text.style)
-
-    def _widths(self, rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
-        """Of each column; None if there is no room."""
-        widths, least = [], []
-        for place, title in enumerate(self.titles):
-            lines = [line for row in rows for line in row[place].plain.split("\n")]
-            if place not in self.texts:  # words between numbers, such as a reason, may be broken
-                lines = [line for line in lines if not line[:1].isalpha()]
-            found = max(map(cell_len, [*lines, *printable(title).split()]), default=1) or 1
-            widths.append(min(self.widths[place], room) if self.widths else found)
-            least.append(min(_NAME, widths[-1]) if place in self.texts else widths[-1])
-        while sum(widths) > room:
-            widest = max(range(len(widths)), key=lambda i: widths[i] - least[i])
-            if widths[widest] == least[widest]:
-                return None
-            widths[widest] -= 1
-        return widths
-
-    def _table(self, rows: Sequence[Sequence[Text]], widths: list[int], padding: int) -> Table:
-        table = Table(
-            box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, padding), show_edge=False,
-            show_header=self.has_head,
-        )  # fmt: skip
-        for place, (title, width) in enumerate(zip(self.titles, widths, strict=True)):
-            is_text = place in self.texts
-            justify = "left" if is_text else "right"
-            table.add_column(Text(printable(title)), width=width, justify=justify, overflow="fold")  # type: ignore[arg-type]
-        for row in rows:
-            table.add_row(*(_wrapped(cell, w) for cell, w in zip(row, widths, strict=True)))
-        return table
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    columns = []
+    for index, column_title in enumerate(header):
+        is_name = index in words
+        cells = [_broken(row[index], is_name) for row in rows]
+        lines = [column_title]
+        for cell in cells:
+            lines += cell.plain.split("\n")
+        table.add_column(
+            Text(printable(column_title)),
+            justify="left" if is_name else "right",
+            # Names are narrow already; where room is scarce, rich breaks figures at their spaces
+            width=max(map(cell_len, lines)) if is_name else None,
+            overflow="fold",
+        )
+        columns.append(cells)
+    for row_cells in zip(*columns, strict=True):
+        table.add_row(*row_cells)
+    return Group(Text(printable(title), style="italic"), table, Text())
 
 
-def _folded(cell: Text) -> Text:
-    """A figure with its interval on a line of its own."""
-    return Text(cell.plain.replace(" [", "\n["), cell.style)
-
-
-def _wrapped(cell: Text, width: int) -> Text:
-    """Names are broken at hyphens where they can be."""
-    lines = cell.plain.split("\n")
-    if max(map(cell_len, lines)) <= width:
-        return cell
-    return Text(
-        "\n".join(part for line in lines for part in textwrap.wrap(line, width)), cell.style
-    )
+def _broken(cell: Text | str, is_name: bool) -> Text:
+    """Return a name broken at hyphens, or a figure before its interval."""
+    text = Text(cell) if isinstance(cell, str) else cell
+    if is_name:
+        return Text("\n".join(textwrap.wrap(printable(text.plain), _NAME_WIDTH)), text.style)
+    return Text(printable_lines(text.plain.replace(" [", "\n[")), text.style)
 
 
 @contextmanager
 def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
-    """Report how many are finished, and of how many: a bar with rate and time left on stderr.
+    """Yield a function that makes a progress bar on stderr, by what it counts.
 
-    Bars are made by what they count. A terminal has room for one: the last that moved. In a log it
-    is a line now and then, if `wanted`; None is for terminals only.
+    A bar is updated with how many are finished, and of how many. In a log it is a line now and
+    then, if `wanted`; None shows bars on terminals only.
     """
-    terminal = sys.stderr.isatty()
-    if not (terminal if wanted is None else wanted):
+    is_terminal = sys.stderr.isatty()
+    if not (is_terminal if wanted is None else wanted):
         yield lambda unit: lambda done, total: None
-    elif not terminal:
-        yield _lines
-    else:
-        with _bar(Console(stderr=True)) as bar:
+        return
+    with make_progress(Console(stderr=True), is_terminal) as progress:
 
-            def counting(unit: str) -> Counting:
-                pace = _Pace()
-                task = bar.add_task(unit, total=None, visible=False, pace=pace)
+        def counting(unit: str) -> Counting:
+            task = progress.add_task(unit, total=None, visible=False)
+            log = None if is_terminal else _ProgressLog(progress.tasks[-1])
 
-                def update(done: int, total: int | None) -> None:
-                    pace.add(done)
-                    for each in bar.task_ids:
-                        bar.update(each, visible=each == task)
-                    bar.update(task, completed=done, total=total)
+            def update(done: int, total: int | None) -> None:
+                progress.update(task, completed=done, total=total, visible=True)
+                if log is not None:
+                    log.update()
 
-                return update
+            return update
 
-            yield counting
+        yield counting
 
 
-class _Pace:
-    """How many are finished in a second: over the last two thirds of the time since the first
-    count, so that neither rows of an earlier run nor a slow start counts for long.
-    """
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[float, int]] = []  # when, and how many were finished
-
-    def add(self, done: int) -> None:
-        """One more count."""
-        now = time.monotonic()
-        if len(self._seen) > 1 and now - self._seen[-2][0] < _CLOSE:
-            self._seen.pop()
-        self._seen.append((now, done))
-
-    def shown(self, total: int | None) -> tuple[float, float | None] | None:
-        """The rate and the seconds left, or None if nothing was finished of late."""
-        now, first = time.monotonic(), self._seen[0][0]
-        third = first + (now - first) / 3
-        start, before = self._seen[bisect_right(self._seen, (third, sys.maxsize)) - 1]
-        end, done = self._seen[-1]
-        if done == before:
-            return None
-        rate = (done - before) / (end - start)
-        return rate, None if total is None else max(0.0, (total - done) / rate - (now - end))
-
-
-def _bar(console: Console) -> Progress:
-    """Where it is narrow the bar gives way, not the numbers."""
-    whole = Column(no_wrap=True)
+def make_progress(console: Console, is_terminal: bool) -> Progress:
+    """Return bars with rate and time left; where it is narrow the bar gives way, not numbers."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None, table_column=Column(ratio=1)),
-        MofNCompleteColumn(table_column=whole),
-        _Rate(table_column=whole),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        _RateColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
         console=console,
+        speed_estimate_period=_SECONDS_OF_RATE,
         transient=True,
         expand=True,
-        redirect_stdout=sys.stdout.isatty(),  # what is printed there stays above the bar
+        redirect_stdout=sys.stdout.isatty(),  # what is printed there stays above the bars
+        get_time=time.monotonic,
+        disable=not is_terminal,
     )
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
+    """How many are finished in a second."""
+
     def render(self, task: Task) -> Text:
-        found = task.fields["pace"].shown(task.total)
-        if found is None:
-            return Text("-:--:-- left")
-        rate, left = found
-        time_left = "-:--:--" if left is None else timedelta(seconds=round(left))
-        return Text(f"{rate:.2f}/s {time_left} left")
+        return Text("" if task.speed is None else f"{task.speed:.2f}/s")
 
 
-def _lines(unit: str) -> Counting:
-    """Progress as lines, for logs."""
-    pace, last = _Pace(), 0.0
+class _ProgressLog:
+    """Lines of progress for a log, a few seconds apart."""
 
-    def update(done: int, total: int | None) -> None:
-        nonlocal last
-        pace.add(done)
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._last_line: float | None = None
+
+    def update(self) -> None:
+        """Print a line if the last one is some time ago, or if all is done."""
+        task = self._task
         now = time.monotonic()
-        if now - last < _SECONDS and done != total:
+        is_recent = self._last_line is not None and now - self._last_line < _SECONDS_BETWEEN_LINES
+        if is_recent and not task.finished:
             return
-        last = now
-        line = f"{done}{'' if total is None else f' of {total}'} {unit}"
-        found = pace.shown(total)
-        if found is not None:
-            line += f", {found[0]:.2f} {unit}/s"
-            if found[1]:
-                line += f", {found[1]:.0f} s left"
+        self._last_line = now
+        of_total = "" if task.total is None else f" of {task.total:.0f}"
+        line = f"{task.completed:.0f}{of_total} {task.description}"
+        if task.speed is not None:
+            line += f", {task.speed:.2f} {task.description}/s"
+        if task.time_remaining:
+            line += f", {task.time_remaining:.0f} s left"
         print(line, file=sys.stderr, flush=True)
-
-    return update

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -241,36 +238,6 @@ def test_a_torn_line_is_answered_again(script: Script, table: Any, tmp_path: Pat
     for path in (tmp_path / "out" / "tiny" / "rows").iterdir():
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         assert len({line["digest"] for line in lines}) == len(lines) == 8
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
-def test_killed_at_any_moment_it_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    small = ("--model", "miniature", "--images", "12", "--seeds", "1", "--views", "4")
-    words = ("main-B32", "--data", "miniature", *small, "--dataset", "birds", "--batch-size", "2")
-    command = [sys.executable, str(RUNNER), *words, "--out"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*command, str(tmp_path / "whole")], env=environment, check=True, capture_output=True
-    )
-    rows = tmp_path / "killed" / "main-B32" / "rows"
-    for least in (1, 9, 30):  # rows that are there when it is killed
-        with subprocess.Popen(
-            [*command, str(tmp_path / "killed")], env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as run:  # fmt: skip
-            end = time.monotonic() + 120
-            while run.poll() is None and time.monotonic() < end:
-                lines = sum(len(path.read_bytes().splitlines()) for path in rows.glob("*.jsonl"))
-                if lines >= least:
-                    run.send_signal(signal.SIGKILL)
-                    break
-                time.sleep(0.005)
-    subprocess.run(
-        [*command, str(tmp_path / "killed")], env=environment, check=True, capture_output=True
-    )
-    whole, killed = (tmp_path / name / "main-B32" for name in ("whole", "killed"))
-    assert (killed / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
 
 
 def test_methods_are_fitted_on_images_that_are_not_asked(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are fo
 @pytest.mark.slow
 def test_a_few_scenarios() -> None:
     """In a process of its own: forks of one that has worked with torch would not do."""
-    kills = [f"kills of {name}" for name in ("predict", "fit")]  # audit: kills/test_kill.py
+    kills = [f"kills of {name}" for name in ("predict", "fit")]  # audit: kills/test_killed_audit.py
     only = [*kills, "limit of file size, predict", "clock jumps, fit"]
     process = subprocess.run(
         [sys.executable, str(CHAOS), "--kills", "4", "--only", *only],

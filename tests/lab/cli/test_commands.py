@@ -53,6 +53,8 @@ def test_version_and_help() -> None:
         assert f" {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
+    places = [text.index(f" {group}: ") for group in ("Start", "Measure", "Improve", "Look")]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -175,22 +177,42 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
     with progress_bars(True) as bars:
         update = bars("rows")
-        update(0, 196)
-        for done in range(10, 101, 10):  # a hundred were finished before
-            clock += 0.01
-            update(done, 196)
-        for done in range(116, 197, 16):
+        update(0, 96)
+        for done in range(16, 97, 16):
             clock += 8.0
-            update(done, 196)
+            update(done, 96)
+            clock += 1.0
+            update(done, 96)  # too soon for another line
+            clock -= 1.0
     assert capsys.readouterr().err.splitlines() == [
-        "0 of 196 rows",
-        "116 of 196 rows, 2.00 rows/s, 40 s left",
-        "132 of 196 rows, 2.00 rows/s, 32 s left",
-        "148 of 196 rows, 2.00 rows/s, 24 s left",
-        "164 of 196 rows, 2.00 rows/s, 16 s left",
-        "180 of 196 rows, 2.00 rows/s, 8 s left",
-        "196 of 196 rows, 2.00 rows/s",
+        "0 of 96 rows",
+        "16 of 96 rows",
+        "32 of 96 rows, 2.00 rows/s, 32 s left",
+        "48 of 96 rows, 2.00 rows/s, 24 s left",
+        "64 of 96 rows, 2.00 rows/s, 16 s left",
+        "80 of 96 rows, 2.00 rows/s, 8 s left",
+        "96 of 96 rows, 2.00 rows/s",
+        "96 of 96 rows, 2.00 rows/s",
     ]
+
+
+def test_rows_of_an_earlier_run_do_not_count_for_long(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 100.0
+    monkeypatch.setattr("fair_tta.lab._terminal.time.monotonic", lambda: clock)
+    with progress_bars(True) as bars:
+        update = bars("rows")
+        update(0, None)
+        for done in range(100, 1001, 100):
+            clock += 0.01
+            update(done, None)
+        for done in range(1016, 1400, 16):
+            clock += 8.0
+            update(done, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "0 rows"
+    assert lines[-1] == "1384 rows, 2.00 rows/s"
 
 
 def test_progress_on_a_terminal(

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import fair_tta.lab.cli
-from fair_tta.lab.cli._options import is_given, refuse_unused, with_shared_options
+from fair_tta.lab.cli._expand import is_given, refuse_unused, with_shared_options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import sqlite3
-import subprocess
 import sys
-import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from store_rows import row, rows
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.runs._store import ROWS, Key, Store, StoredRow
-from fair_tta.prediction import Prediction
-
-PREDICTION = Prediction(
-    label="dog",
-    probabilities={"cat": 0.25, "dog": 0.75},
-    zero_shot={"cat": 0.5, "dog": 0.5},
-    sensitive={"place": {"sea": 0.1, "wood": 0.9}},
-    sensitive_zero_shot={"place": {"sea": 0.2, "wood": 0.8}},
-    entropy=0.8,
-    entropy_zero_shot=1.0,
-    sensitive_entropy={"place": 0.4},
-    sensitive_entropy_zero_shot={"place": 0.7},
-    distance=0.1 + 0.2,  # a number that needs all its digits
-    flip_margin=0.0,
-    certified_unchanged=False,
-    learning_rate=0.005,
-    warnings=("bounded",),
-)
-
-
-def row(i: int = 0, **fields: Any) -> StoredRow:
-    key = Key(f"{i:04x}", "m", "t", "s", 0)
-    return replace(StoredRow(key, f"{i}.jpg", f"{i:032x}", PREDICTION, 0.1, "me"), **fields)
-
-
-def rows(count: int) -> list[StoredRow]:
-    return [row(i) for i in range(count)]
+from fair_tta.lab.runs._store import ROWS, Store
 
 
 @pytest.fixture(params=[0, 8], ids=["network disk", "local disk"])
@@ -221,37 +190,3 @@ def test_one_writer_at_a_time_and_readers_beside_it(path: Path) -> None:
         assert len(reader.execute(query).fetchall()) == 2
         reader.close()
     Store(path).close()
-
-
-WRITER = """
-import sys
-import time
-sys.path.insert(0, sys.argv[2])
-from fair_tta.lab.runs._store import Store
-from test_store import row
-with Store(sys.argv[1]) as store:
-    for batch in range(100):
-        some = [row(i) for i in range(batch * 5, batch * 5 + 5)]
-        store.append([one for one in some if not store.find([one.key])])
-        if batch == 0: print("started", flush=True)
-    while "wait" in sys.argv: time.sleep(1)  # to be killed, if it has not been already
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    path, randomly = tmp_path / ROWS, random.Random(0)
-    command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
-    for _ in range(2):
-        process = subprocess.Popen([*command, "wait"], stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(randomly.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        process.stdout.close()
-        with Store(path) as store:
-            assert len([*store]) % 5 == 0, "whole batches"
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    with Store(path) as store:
-        assert list(store) == rows(500)

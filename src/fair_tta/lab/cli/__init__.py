@@ -24,19 +24,17 @@ from fair_tta.lab.cli._console import Commands
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-for function in (
-    other.demo_command,
-    other.app_command,
-    predict.predict_command,
-    examine.examine_command,
-    audit.audit_command,
-    compare.compare_command,
-    mitigate.mitigate_command,
-    other.fit_command,
-    other.report_command,
-):
-    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())  # whole, not cut
-    app.command(function.__name__.removesuffix("_command"), short_help=first)(function)
+for group, functions in {
+    "Start": (predict.predict_command, other.demo_command, other.app_command),
+    "Measure": (audit.audit_command, examine.examine_command, compare.compare_command),
+    "Improve": (mitigate.mitigate_command, other.fit_command),
+    "Look": (other.report_command,),
+}.items():
+    for function in functions:
+        name = function.__name__.removesuffix("_command")
+        summary = (function.__doc__ or "").partition("\n\n")[0]
+        summary = " ".join(summary.split())  # typer would cut it
+        app.command(name, short_help=summary, rich_help_panel=group)(function)
 
 
 def _version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.lab.cli._console import exits, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import GOES_ON, check_methods, make_classifier, run_notes
 from fair_tta.lab.cli._labels import log_prompts, print_and_exit, read_labels
 from fair_tta.lab.cli._methods import AuditedMethods
@@ -21,8 +22,6 @@ from fair_tta.lab.cli._options import (
     SampleOptions,
     ThresholdOptions,
     ViewEncoderOptions,
-    refuse_unused,
-    with_shared_options,
 )
 
 

@@ -13,13 +13,13 @@ import typer
 
 from fair_tta._io import printable, text_cell
 from fair_tta.lab.cli._console import exits, log, usage
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._labels import print_and_exit
 from fair_tta.lab.cli._names import parse_renames, targets_option
 from fair_tta.lab.cli._options import (
     LAST_FILE,
     ColumnOptions,
     FileThresholdOptions,
-    with_shared_options,
 )
 
 if TYPE_CHECKING:

@@ -73,6 +73,16 @@ class Commands(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
             sys.exit(PIPE_CLOSED)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands below the groups that they were registered in."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            row = (name, command.short_help or "")
+            groups.setdefault(getattr(command, "rich_help_panel", ""), []).append(row)
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         """Help of a command reads no values: typer would import pydantic, half of the start."""
         is_help = args[1:] == ["--help"] and args[0] in self.commands

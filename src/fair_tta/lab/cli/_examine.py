@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import (
     GOES_ON,
     check_methods,
@@ -23,8 +24,6 @@ from fair_tta.lab.cli._options import (
     ReferenceOptions,
     ReportRunOptions,
     ViewEncoderOptions,
-    refuse_unused,
-    with_shared_options,
 )
 
 

@@ -12,12 +12,12 @@ import typer
 
 from fair_tta._io import Unlisted, images_below
 from fair_tta.lab.cli._console import log, usage
+from fair_tta.lab.cli._expand import is_given
 from fair_tta.lab.cli._options import (
     EncoderOptions,
     ImageOptions,
     PromptSpec,
     ViewEncoderOptions,
-    is_given,
 )
 
 if TYPE_CHECKING:

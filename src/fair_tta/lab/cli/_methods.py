@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,18 +43,12 @@ def complete_adapters(incomplete: str) -> list[str]:
     return [offer for offer in offers if offer.startswith(incomplete)]
 
 
-def _list_if_asked(adapter: str | None) -> str | None:
-    if adapter == LIST_METHODS:
+def _list_if_asked(methods: str | list[str] | None) -> str | list[str] | None:
+    """Print all methods and exit, if an option says so."""
+    if methods in (LIST_METHODS, [LIST_METHODS]):
         print_methods()
         raise typer.Exit
-    return adapter
-
-
-def _list_all_if_asked(adapters: list[str]) -> list[str]:
-    if LIST_METHODS in adapters:
-        print_methods()
-        raise typer.Exit
-    return adapters
+    return methods
 
 
 def print_methods() -> None:
@@ -76,51 +70,52 @@ def print_methods() -> None:
     show(_COST)
 
 
-PredictionMethod = Annotated[
-    str | None,
-    typer.Option(
-        "--adapter",
-        metavar="METHOD",
-        help="Method, such as 'fair-tpt:lam=10' ('help' lists all), or user-defined in a file, "
-        "which is run: 'my_file.py:MyMethod'.",
-        show_default="association-correction with --sensitive, else zero-shot",
+def _option(name: str, metavar: str, text: str, default: str | bool = True) -> Any:
+    """Return an option that is read before others, as it may ask for the list."""
+    return typer.Option(
+        name,
+        metavar=metavar,
+        help=text,
+        show_default=default,
         autocompletion=complete_adapters,
         callback=_list_if_asked,
         is_eager=True,
+    )
+
+
+PredictionMethod = Annotated[
+    str | None,
+    _option(
+        "--adapter",
+        "METHOD",
+        "Method, such as 'fair-tpt:lam=10' ('help' lists all), or user-defined in a file, which is "
+        "run: 'my_file.py:MyMethod'.",
+        default="association-correction with --sensitive, else zero-shot",
     ),
 ]
 FittedMethod = Annotated[
     str,
-    typer.Option(
+    _option(
         "--adapter",
-        metavar="METHOD",
-        help="Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
-        autocompletion=complete_adapters,
-        callback=_list_if_asked,
-        is_eager=True,
+        "METHOD",
+        "Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
     ),
 ]
 AuditedMethods = Annotated[
     list[str],
-    typer.Option(
+    _option(
         "--adapters",
-        metavar="METHODS",
-        help="Methods with commas between them, written as for `fair-tta predict --adapter`; the "
-        "first is what others are compared with.",
-        autocompletion=complete_adapters,
-        callback=_list_all_if_asked,
-        is_eager=True,
+        "METHODS",
+        "Methods with commas between them, written as for `fair-tta predict --adapter`; the first "
+        "is what others are compared with.",
     ),
 ]
 ExaminedMethods = Annotated[
     list[str],
-    typer.Option(
+    _option(
         "--adapters",
-        metavar="METHODS",
-        help="Methods to try, with commas between them, written as for `fair-tta predict "
-        "--adapter`; each is compared with zero-shot, and zero-shot alone looks only.",
-        autocompletion=complete_adapters,
-        callback=_list_all_if_asked,
-        is_eager=True,
+        "METHODS",
+        "Methods to try, with commas between them, written as for `fair-tta predict --adapter`; "
+        "each is compared with zero-shot, and zero-shot alone looks only.",
     ),
 ]

@@ -11,6 +11,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import LEFT_OUT, exits
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import GOES_ON, make_classifier, run_notes
 from fair_tta.lab.cli._labels import log_prompts, read_labels
 from fair_tta.lab.cli._options import (
@@ -19,8 +20,6 @@ from fair_tta.lab.cli._options import (
     LabelPromptOptions,
     MitigationLabelOptions,
     ReportRunOptions,
-    refuse_unused,
-    with_shared_options,
 )
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import log_fitted, make_classifier
 from fair_tta.lab.cli._methods import FittedMethod
 from fair_tta.lab.cli._options import (
@@ -18,8 +19,6 @@ from fair_tta.lab.cli._options import (
     SampleOptions,
     ShowProgress,
     ViewCount,
-    refuse_unused,
-    with_shared_options,
 )
 
 
@@ -92,7 +91,7 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
-    from fair_tta.lab._terminal import progress_bars, show
+    from fair_tta.lab._terminal import progress_bars, show, show_table
 
     with exits(context), progress_bars(None) as bars:
         _check_file(out)
@@ -125,7 +124,7 @@ def demo_command(
         with_views = demo.to_audits(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
         write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        show(demo.to_rich(table))
+        show_table(demo.to_rich(table))
         show(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         show(f"The report is in {out}: open it in a browser.")

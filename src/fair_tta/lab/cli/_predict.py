@@ -14,6 +14,7 @@ import typer
 from fair_tta._io import printable, write_row
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
+from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
 from fair_tta.lab.cli._inputs import (
     GOES_ON,
     check_methods,
@@ -28,14 +29,13 @@ from fair_tta.lab.cli._options import (
     ReferenceOptions,
     RunOptions,
     ViewEncoderOptions,
-    refuse_unused,
-    with_shared_options,
 )
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
 
 UNREADABLE = "unreadable"
+_ANSWER_WIDTH = 14  # two of them leave room for a path in 80 columns
 
 Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
@@ -83,27 +83,60 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
 
 def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
+    from rich import box
+    from rich.table import Column, Table
     from rich.text import Text
 
-    from fair_tta.lab._terminal import NarrowTable, show
+    from fair_tta.lab._terminal import show_table
 
-    wide = min(24, max(len(UNREADABLE), *(len(printable(t)) for t in targets)))
-    titles = ["image", "answer", "p", "zero-shot", *(f"entropy of {a}" for a in attributes), ""]
-    rows = []
+    longest = max(len(UNREADABLE), *(len(printable(target)) for target in targets))
+    answer_width = min(_ANSWER_WIDTH, longest)
+    columns = [
+        Column("image", ratio=1, overflow="fold"),
+        Column("answer", width=answer_width, overflow="fold"),
+        Column("p", width=len("0.123"), justify="right"),
+        Column("zero-shot", width=answer_width, overflow="fold"),
+    ]
+    if attributes:
+        title = f"entropy of {printable(attributes[0])}" if len(attributes) == 1 else "entropy of"
+        width = len("0.00 -> 1.00")
+        columns.append(Column(Text(title), width=width, justify="right", overflow="fold"))
+    columns.append(Column("", width=len("changed")))
+    table = Table(
+        *columns, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, expand=True,
+        show_header=is_first,
+    )  # fmt: skip
     for path, answer in answered:
         if isinstance(answer, str):
-            cells = [Text(UNREADABLE, style="red"), *(Text() for _ in titles[2:])]
-        else:
-            before, after = answer.sensitive_entropy_zero_shot, answer.sensitive_entropy
-            texts = [answer.label, f"{answer.probabilities[answer.label]:.3f}", _zero_shot(answer)]
-            texts += [f"{before[a]:.2f} -> {after[a]:.2f}" for a in attributes]
-            cells = [*map(Text, texts), Text("changed" if answer.flipped else "")]
-        rows.append([Text(path), *cells])
-    widths = [sys.maxsize, wide, 5, wide, *(12 for _ in attributes), 7]
-    show(NarrowTable(titles, rows, "", (0, 1, 3, len(titles) - 1), is_first, widths))
+            table.add_row(Text(printable(path)), Text(UNREADABLE, style="red"))
+            continue
+        cells = [
+            printable(path),
+            printable(answer.label),
+            f"{answer.probabilities[answer.label]:.3f}",
+            printable(_zero_shot(answer)),
+        ]
+        if attributes:
+            cells.append(_entropies(answer, attributes))
+        cells.append("changed" if answer.flipped else "")
+        table.add_row(*[Text(cell) for cell in cells])
+    show_table(table)
+
+
+def _entropies(answer: Prediction, attributes: Names) -> str:
+    """Return the entropy of each attribute before and after, with names if there are several."""
+    lines = []
+    for attribute in attributes:
+        if len(attributes) > 1:
+            lines.append(printable(attribute))
+        before = answer.sensitive_entropy_zero_shot[attribute]
+        after = answer.sensitive_entropy[attribute]
+        lines.append(f"{before:.2f} -> {after:.2f}")
+    return "\n".join(lines)
 
 
 def _zero_shot(answer: Prediction) -> str:
+    """Return the label of the zero-shot answer."""
     return max(answer.zero_shot, key=answer.zero_shot.__getitem__)
 
 
