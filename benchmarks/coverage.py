@@ -579,7 +579,7 @@ def simulate(
                 estimate = figures[name.removeprefix("run: ")].estimate(rows, 0, how)
             else:
                 estimate = figures[name].difference(rows, 0, 1, how)
-            tally.add(estimate.low, estimate.high, estimate.value)
+            tally.add(estimate.low, estimate.high, float(estimate))
     return {name: tally for name, tally in found.items() if tally.ends}
 
 

@@ -115,10 +115,10 @@ def verdicts_of(
 ) -> dict:
     """The typical gap before and after, and in percent of audits of so many images, drawn from
     these with replacement, how often each method is shown to narrow it."""
-    gaps = [TYPICAL_GAP.estimate(rows, run, None).value for run in range(len(rows.answers))]
+    gaps = [float(TYPICAL_GAP.estimate(rows, run, None)) for run in range(len(rows.answers))]
     found = {"n": len(rows.truth), "gap": {}, "narrows": {name: {} for name in methods}}
     for name, after, change in zip(methods, gaps[1:], gap_changes(rows), strict=True):
-        figures = (gaps[0], after, change.value, change.low, change.high)
+        figures = (gaps[0], after, float(change), change.low, change.high)
         keys = ("before", "after", "change", "low", "high")
         found["gap"][name] = dict(zip(keys, map(_percent, figures), strict=True))
     for n in sizes:
@@ -143,7 +143,7 @@ def changes(question: Question, pictures: Pictures, before, after) -> dict:
         found[name] = {
             "before": _percent(was),
             "after": _percent(now),
-            "change": _percent(change.value),
+            "change": _percent(float(change)),
             "low": _percent(change.low),
             "high": _percent(change.high),
         }

@@ -177,7 +177,7 @@ def lowest(made: Sequence[Audit]) -> str:
     rows = []
     for one in made:
         cells = [(cell, of) for cell, of in cells_of(one).items() if of.n >= 30]
-        for (target, group), of in sorted(cells, key=lambda cell: cell[1].value)[:LOWEST]:
+        for (target, group), of in sorted(cells, key=lambda cell: float(cell[1]))[:LOWEST]:
             rows.append([one.runs[0], target, group, f"{of.n:,}", level(of)])
     return table(["model", "true", "group", "n", "accuracy"], rows)
 

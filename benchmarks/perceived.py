@@ -45,7 +45,7 @@ def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
             labels,
             [picture.sensitive[attribute] for picture in pictures],
         )
-    return 100 * pseudo, 100 * true.value
+    return 100 * pseudo, 100 * float(true)
 
 
 def rank_correlation(a: list[float], b: list[float]) -> float:

@@ -172,11 +172,11 @@ def title_of(batch: Batch) -> str:
 
 def level(batch: Batch, found: Array) -> str:
     """Accuracy, worst group and phi with gender."""
-    right = 100 * accuracy(batch.truth, found).value
+    right = 100 * float(accuracy(batch.truth, found))
     if batch.values is None:
         return f"{right:.1f}"
     worst = worst_group_accuracy(batch.truth, found, batch.values, targets=[0, 1])
-    return f"{right:.1f} / {100 * worst.value:.1f} / {phi(found, batch.values):.2f}"
+    return f"{right:.1f} / {100 * float(worst):.1f} / {phi(found, batch.values):.2f}"
 
 
 def changes(batch: Batch, before: Array, after: Array) -> Iterator[str]:
@@ -185,7 +185,7 @@ def changes(batch: Batch, before: Array, after: Array) -> Iterator[str]:
     for metric in (definitions.ACCURACY, definitions.WORST_GROUP_ACCURACY):
         change = paired_difference(metric, batch.truth, before, after, batch.values, targets=[0, 1])
         ends = [f"{100 * end:+.1f}" for end in (change.low, change.high) if end is not None]
-        yield f"{100 * change.value:+.1f} [{', '.join(ends)}]"
+        yield f"{100 * float(change):+.1f} [{', '.join(ends)}]"
     for other in (batch.truth, batch.values):
         low, high = phi_change(before, after, other)
         yield f"{phi(after, other) - phi(before, other):+.2f} [{low:+.2f}, {high:+.2f}]"

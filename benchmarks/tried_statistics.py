@@ -106,7 +106,7 @@ def slack(audits: int, only: str) -> None:
             for name, top in tops.items():
                 extremes._top = top  # type: ignore[assignment]
                 change = definitions.EQUALIZED_ODDS.difference(rows, 0, 1, HOW)
-                tallies[name].add(change.low, change.high, change.value)
+                tallies[name].add(change.low, change.high, float(change))
         parts = [
             f"{name} holds {100 * tally.holds:.1f} better {100 * tally.shows(1):.1f} "
             f"worse {100 * tally.shows(-1):.1f}"
@@ -119,7 +119,7 @@ def slack(audits: int, only: str) -> None:
 def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
     change = typical_gap_change(rows, before=0, after=1)
-    if withheld(rows, 0, 1) or abs(change.value) < 5e-3:
+    if withheld(rows, 0, 1) or abs(float(change)) < 5e-3:
         return math.inf
     return rows.n * (REACH * change._deviation / change._square) ** 2
 

@@ -105,7 +105,7 @@ def measure(
         for name in HIGHER_IS_BETTER:
             metric = getattr(metrics, name)
             figure = metric(truth, labels, sensitive, targets=targets, interval=None)
-            values[name] = math.nan if figure.value is None else 100 * figure.value
+            values[name] = 100 * float(figure)
     indifferent = [np.mean([*p.sensitive_entropy.values()]) for p in predictions]
     values[INDIFFERENCE] = 100 * float(np.mean(indifferent))
     values[CONFIDENCE] = 100 * float(1 - np.mean([p.entropy for p in predictions]))

@@ -1,16 +1,14 @@
-"""Unit features, lengths of gradients, spaces that features of prompts span, and clusters.
+"""Unit features, lengths of gradients, and spaces that features of prompts span.
 
 Small linear algebra happens on the CPU in float64, wherever the model is.
 """
 
 from __future__ import annotations
 
-import warnings
 from itertools import combinations
 from typing import Any
 
 import torch
-from scipy.cluster.vq import kmeans2
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -143,28 +141,3 @@ def of_length_one(features: Tensor, length: Tensor | None = None) -> Tensor:
     largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
     scaled = unit(features / largest.where(largest > 0, 1.0))
     return torch.where(is_unit.unsqueeze(-1), features, scaled)
-
-
-def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
-    """Centres of clusters: ``[points, dim] -> [clusters, dim]``.
-
-    Of several starts, each with centres far apart (k-means++) and a seed of its own, the one with
-    the smallest sum of squared distances.
-    """
-    distinct = points.unique(dim=0)
-    if len(distinct) <= clusters:
-        few: Tensor = distinct[torch.arange(clusters) % len(distinct)]
-        return few
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
-        found = [
-            torch.from_numpy(kmeans2(points.numpy(), clusters, 100, minit="++", seed=seed)[0])
-            for seed in range(starts)
-        ]
-    return min(found, key=lambda some: float(torch.cdist(points, some).amin(1).square().sum()))
-
-
-def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
-    """Which centre is nearest, the first of several: ``[..., dim], [k, dim] -> [...]``."""
-    # |x - c|^2 without |x|^2, which is the same for all centres
-    return (points @ centres.mT - centres.square().sum(-1) / 2).argmax(-1)

@@ -18,6 +18,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
+from fair_tta._notebook import facts_table
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
 from fair_tta.images._batches import ahead, are_files, in_turn
 from fair_tta.images._load import ImageInput, image_bar, is_single_image
@@ -48,7 +49,7 @@ from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend
 from fair_tta.models._loading import load, with_compiled_vision
 from fair_tta.models._stored_text import TextTable, sees_images
-from fair_tta.prediction import Prediction, Predictions, facts_table, shortened
+from fair_tta.prediction import Prediction, Predictions, shortened
 from fair_tta.prompts._task import CurrentTask, Task
 from fair_tta.prompts._templates import (
     AnyTemplate,
@@ -701,7 +702,7 @@ class FairTPTClassifier:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: the model, what it is asked, and the method."""
+        """Return the model, its prompts and the method, for notebooks."""
         sentences = self._task.templates.sentences
         facts = {
             "model": self._backend.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypedDict, overload
@@ -10,6 +10,7 @@ from typing import Any, TypedDict, overload
 import numpy as np
 import numpy.typing as npt
 
+from fair_tta._notebook import bars
 from fair_tta.errors import require
 
 __all__ = ["Predictions"]
@@ -85,11 +86,12 @@ class Prediction:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: bars of each class and each sensitive value, before and after."""
-        parts = [f"<p><strong>{escape(self.label)}</strong>{' (changed)' * self.flipped}</p>"]
-        parts.append(_bars("class", self.zero_shot, self.probabilities))
+        """Return bars of each class and each sensitive value, before and after, for notebooks."""
+        changed = " (changed)" if self.flipped else ""
+        parts = [f"<p><strong>{escape(self.label)}</strong>{changed}</p>"]
+        parts.append(bars("class", self.zero_shot, self.probabilities))
         for name, after in self.sensitive.items():
-            parts.append(_bars(f"perceived: {name}", self.sensitive_zero_shot[name], after))
+            parts.append(bars(f"perceived: {name}", self.sensitive_zero_shot[name], after))
         parts += [f"<p>{escape(warning)}</p>" for warning in self.warnings]
         return "".join(parts)
 
@@ -197,26 +199,3 @@ def shortened(names: Iterable[str]) -> str:
     if len(every) > 2 * _FEW:
         every[_FEW:] = [f"... {len(every) - _FEW} more"]
     return ", ".join(every)
-
-
-def facts_table(facts: Mapping[str, str]) -> str:
-    """A table of two columns as HTML."""
-    rows = (
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items()
-    )
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _bars(title: str, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """A table with a bar for each probability."""
-
-    def cell(p: float) -> str:
-        bar = f"display:inline-block;height:.7em;width:{100 * p:.0f}px;background:#00796b"
-        return f'<td style="text-align:left"><span style="{bar}"></span> {p:.3f}</td>'
-
-    head = f"<tr><th>{escape(title)}</th><th>before</th><th>after</th></tr>"
-    rows = (
-        f"<tr><td>{escape(name)}</td>{cell(before[name])}{cell(p)}</tr>"
-        for name, p in after.items()
-    )
-    return f"<table>{head}{''.join(rows)}</table>"

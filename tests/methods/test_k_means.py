@@ -8,7 +8,7 @@ import pytest
 import torch
 from random_task import random_units
 
-from fair_tta._linalg import k_means, nearest_centre
+from fair_tta.methods.field._clusters import k_means, nearest_centre
 
 
 @pytest.mark.parametrize("clusters", [1, 3, 6])

@@ -270,6 +270,52 @@ def test_autocast_of_the_caller_does_not_reach_the_answers(loaded: tuple[Any, An
     assert np.array_equal(clf.predict_proba([picture()]), expected)
 
 
+def test_a_prediction_borrows_the_model_once(
+    loaded: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, parts = loaded
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
+    clf.predict(picture(0))  # features of prompts are made here
+    entered: list[object] = []
+    enter = borrow._Users.enter
+
+    def counted(users: Any, module: Any, block: object) -> None:
+        entered.append(module)
+        enter(users, module, block)
+
+    monkeypatch.setattr(borrow._Users, "enter", counted)
+    clf.predict(picture(1))
+    assert len(entered) == 1
+
+
+def test_within_a_block_others_still_wait_for_who_has_to_be_alone() -> None:
+    model = torch.nn.Linear(2, 2)
+    is_alone: list[bool] = []
+
+    def try_to_be_alone() -> None:
+        with untouched(model):
+            is_alone.append(True)
+
+    with untouched(model, alone=False), untouched(model):
+        other = threading.Thread(target=try_to_be_alone)
+        other.start()
+        other.join(timeout=0.2)
+        assert not is_alone
+    other.join(timeout=60)
+    assert is_alone
+
+
+@pytest.mark.parametrize(
+    "context", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
+)
+def test_a_mode_that_is_entered_within_a_block_does_not_reach_an_inner_one(context: Any) -> None:
+    model = torch.nn.Linear(2, 2)
+    with untouched(model), context(), untouched(model):
+        outcome = model(torch.ones(1, 2))
+    assert outcome.dtype == torch.float32
+    assert not outcome.is_inference()
+
+
 def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
     _, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))

@@ -58,52 +58,56 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
 
 
 def _harm(
-    columns: AnswerTable, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
+    table: AnswerTable, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
 ) -> Iterator[tuple[str, dict[str, str], Estimate]]:
-    """The shares of everybody, then of each value of each attribute; or how they change."""
-    groups: list[tuple[dict[str, str], Mask]] = [({}, np.ones(len(columns.group), np.bool_))]
-    for attribute, values in columns.values.items():
-        codes = _by_attribute(columns, attribute).group
-        groups += [({attribute: str(value)}, codes == k) for k, value in enumerate(values)]
-    for name, classes in sets.items():
-        places = [columns.targets.index(one) for one in classes]
-        was = np.isin(columns.answers[0], places)
-        now = None if after is None else np.isin(columns.answers[after], places)
+    """Yield the shares of everybody, then of each value of each attribute; or how they change."""
+    everybody: dict[str, str] = {}
+    groups = [(everybody, np.ones(len(table.group), np.bool_))]
+    for attribute, values in table.values.items():
+        codes = _by_attribute(table, attribute).group
+        for code, value in enumerate(values):
+            groups.append(({attribute: str(value)}, codes == code))
+
+    for set_name, classes in sets.items():
+        codes_of_set = [table.targets.index(name) for name in classes]
+        before_in_set = np.isin(table.answers[0], codes_of_set)
+        after_in_set = None if after is None else np.isin(table.answers[after], codes_of_set)
         for group, mask in groups:
-            called = label(*group.values()) or "everybody"
-            yield name, group, share_of(columns, mask, level, called, was, now)
+            group_name = label(*group.values()) or "everybody"
+            estimate = share_of(table, mask, level, group_name, before_in_set, after_in_set)
+            yield set_name, group, estimate
 
 
 def _perceived(
-    columns: AnswerTable, how: Bootstrap, after: int | None = None
+    table: AnswerTable, how: Bootstrap, after: int | None = None
 ) -> dict[str, Any] | None:
     """Return pseudo-EOD and EOD by attribute of the model, or how they change.
 
     None without beliefs in the classes of the answers, or if two runs have different ones, as
     those of different models do.
     """
-    first = columns.scores[0]
+    first = table.scores[0]
     beliefs = first.zero_shot or {}
     sensitive = first.sensitive_zero_shot or {}
-    class_names = [str(name) for name in columns.targets]
+    class_names = [str(name) for name in table.targets]
     if not sensitive or not beliefs.keys() >= set(class_names):
         return None
-    if after is not None and not _alike(first, columns.scores[after]):
+    if after is not None and not _alike(first, table.scores[after]):
         return None
 
     # Beliefs may be in another order of classes than answers: these are numbered as those.
     order = list(beliefs)
     position = np.array([order.index(name) for name in class_names])
     runs = [0] if after is None else [0, after]
-    answers = [position[columns.answers[run]] for run in runs]
+    answers = [position[table.answers[run]] for run in runs]
     target = np.stack(list(beliefs.values()), 1)
 
     odds_by_attribute: dict[str, Any] = {}
     for attribute, values in sensitive.items():
-        odds = pseudo_odds(answers, target, values, how, clusters=columns.clusters)
+        odds = pseudo_odds(answers, target, values, how, clusters=table.clusters)
         eod = None
-        if attribute in columns.values:
-            eod = _odds_by_labels(_by_attribute(columns, attribute), how, after)
+        if attribute in table.values:
+            eod = _odds_by_labels(_by_attribute(table, attribute), how, after)
         if after is None:
             odds_by_attribute[attribute] = doc.PerceivedOdds(odds.runs[0], eod)
         else:
@@ -111,18 +115,18 @@ def _perceived(
     return odds_by_attribute
 
 
-def _odds_by_labels(columns: AnswerTable, how: Bootstrap, after: int | None) -> Estimate:
+def _odds_by_labels(table: AnswerTable, how: Bootstrap, after: int | None) -> Estimate:
     """Return EOD of the first run, or how it changes to that of another."""
     if after is None:
-        return definitions.EQUALIZED_ODDS.estimate(columns, 0, how)
-    return definitions.EQUALIZED_ODDS.difference(columns, 0, after, how)
+        return definitions.EQUALIZED_ODDS.estimate(table, 0, how)
+    return definitions.EQUALIZED_ODDS.difference(table, 0, after, how)
 
 
-def _by_attribute(columns: AnswerTable, attribute: str) -> AnswerTable:
+def _by_attribute(table: AnswerTable, attribute: str) -> AnswerTable:
     """The same images in groups of one attribute alone."""
-    codes = np.unravel_index(columns.group, [len(names) for names in columns.values.values()])
-    place = list(columns.values).index(attribute)
-    return replace(columns, values={attribute: columns.values[attribute]}, group=codes[place])
+    codes = np.unravel_index(table.group, [len(names) for names in table.values.values()])
+    place = list(table.values).index(attribute)
+    return replace(table, values={attribute: table.values[attribute]}, group=codes[place])
 
 
 def _alike(first: Scores, then: Scores) -> bool:
@@ -152,14 +156,14 @@ def without_intervals(part: Any, reason: str) -> Any:
     return part
 
 
-def _withheld_if_few(figures: F, columns: AnswerTable) -> F:
+def _withheld_if_few(figures: F, table: AnswerTable) -> F:
     """Return the figures, without intervals if there are too few clusters for any."""
-    reason = columns.few_clusters
+    reason = table.few_clusters
     return figures if reason is None else without_intervals(figures, reason)
 
 
 def figures_of_run(
-    columns: AnswerTable,
+    table: AnswerTable,
     how: Bootstrap,
     *,
     name: str,
@@ -168,61 +172,66 @@ def figures_of_run(
     harmful: Mapping[str, Sequence[str]],
     no_class: doc.UnknownAnswers | None,
 ) -> doc.RunFigures:
-    """The first run of these columns in figures."""
-    scores, metrics = columns.scores[0], definitions.METRICS
-    sure, harm = scores.confidence, _harm(columns, harmful, how.level)
-    counter = Counter(text for texts in scores.warnings for text in set(texts))
+    """Return the first run of the table in figures."""
+    scores = table.scores[0]
+    confidence = scores.confidence
+    zero_shot_scores = None
+    if scores.entropy_zero_shot is not None:
+        zero_shot_scores = doc.ZeroShotScores(
+            mean_of(table, 1 - scores.entropy_zero_shot, how.level),
+            _indifference(table, scores.sensitive_entropy_zero_shot, how),
+        )
+
+    # A warning that comes several times for one image counts once.
+    warned_images = Counter(text for texts in scores.warnings for text in set(texts))
+    metrics = {name: metric.estimate(table, 0, how) for name, metric in definitions.METRICS.items()}
+    has_confidence = confidence is not None and len(confidence) > 0
     figures = doc.RunFigures(
         name=name,
         adapter=adapter,
-        metrics=doc.RunMetrics(
-            **{key: metric.estimate(columns, 0, how) for key, metric in metrics.items()}
-        ),
-        sensitive_indifference=_indifference(columns, scores.sensitive_entropy, how),
-        zero_shot_scores=None
-        if scores.entropy_zero_shot is None
-        else doc.ZeroShotScores(
-            mean_of(columns, 1 - scores.entropy_zero_shot, how.level),
-            _indifference(columns, scores.sensitive_entropy_zero_shot, how),
-        ),
-        worst_group=doc.WorstGroups(*(_worst_group(columns, over) for over in Over)),
-        classes=tuple(_classes(columns, how)),
-        groups=tuple(_groups(columns, how)),
+        metrics=doc.RunMetrics(**metrics),
+        sensitive_indifference=_indifference(table, scores.sensitive_entropy, how),
+        zero_shot_scores=zero_shot_scores,
+        worst_group=doc.WorstGroups(*(_worst_group(table, over) for over in Over)),
+        classes=tuple(_classes(table, how)),
+        groups=tuple(_groups(table, how)),
         relative_steps=_steps(scores.relative_step),
-        warnings=dict(counter.most_common(MOST_WARNINGS)),
+        warnings=dict(warned_images.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=tuple(doc.HarmRate(sets, group, share) for sets, group, share in harm),
-        perceived=_perceived(columns, how),
-        median_confidence=float(np.median(sure)) if sure is not None and len(sure) else None,
+        harm=tuple(doc.HarmRate(*rate) for rate in _harm(table, harmful, how.level)),
+        perceived=_perceived(table, how),
+        median_confidence=float(np.median(confidence)) if has_confidence else None,
         no_class=no_class,
     )
-    return _withheld_if_few(figures, columns)
+    return _withheld_if_few(figures, table)
 
 
-def _group_values(columns: AnswerTable, group: int) -> dict[str, str]:
+def _group_values(table: AnswerTable, group: int) -> dict[str, str]:
     """``{attribute: value}``."""
-    return dict(zip(columns.values, map(str, columns.groups[group]), strict=True))
+    return dict(zip(table.values, map(str, table.groups[group]), strict=True))
 
 
 def _indifference(
-    columns: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
+    table: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Estimate]:
     """Return the mean entropy of each attribute."""
-    return {a: mean_of(columns, entropy, how.level) for a, entropy in (entropies or {}).items()}
+    return {a: mean_of(table, entropy, how.level) for a, entropy in (entropies or {}).items()}
 
 
-def _worst_group(columns: AnswerTable, over: Over) -> doc.GroupName:
-    cell = list(map(str, columns.cells(over)[columns.worst_cell(0, over)]))
-    target = None if over is Over.SENSITIVE else cell.pop(0)
-    return doc.GroupName(target, dict(zip(columns.values, cell, strict=True)))
+def _worst_group(table: AnswerTable, over: Over) -> doc.GroupName:
+    """Return the name of the group with the lowest accuracy."""
+    cell = table.cells(over)[table.worst_cell(0, over)]
+    names = [str(name) for name in cell]
+    target = None if over is Over.SENSITIVE else names.pop(0)
+    return doc.GroupName(target, dict(zip(table.values, names, strict=True)))
 
 
-def _classes(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
+def _classes(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
-    counts = np.bincount(columns.truth, minlength=len(columns.targets)).tolist()
-    gaps_by_class = gaps_of_classes(columns, 0, how)
-    for target, n, gaps in zip(columns.targets, counts, gaps_by_class, strict=True):
+    counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
+    gaps_by_class = gaps_of_classes(table, 0, how)
+    for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):
         if target == NO_CLASS:
             continue
         yield doc.GapsOfClass(
@@ -234,21 +243,21 @@ def _classes(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
         )
 
 
-def _groups(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
+def _groups(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     """Yield the figures of each group, in all classes and class by class."""
-    rates_by_group = rates_of_groups(columns, 0, how.level)
-    weights = columns.weights(0, Over.SENSITIVE)
-    cell_images = columns.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(columns.targets))
-    has_repeats = columns.image_count < columns.n
-    for group, confusion in enumerate(columns.counts(0)):
-        values = _group_values(columns, group)
+    rates_by_group = rates_of_groups(table, 0, how.level)
+    weights = table.weights(0, Over.SENSITIVE)
+    cell_images = table.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(table.targets))
+    has_repeats = table.image_count < table.n
+    for group, confusion in enumerate(table.counts(0)):
+        values = _group_values(table, group)
         n = int(confusion.sum())
         correct = confusion.diagonal().tolist()
 
         # Rows and rates of `NO_CLASS` say nothing: no image is of it.
         rows = []
         classes = []
-        for c, target in enumerate(columns.targets):
+        for c, target in enumerate(table.targets):
             if target == NO_CLASS:
                 continue
             rows.append(tuple(confusion[c].tolist()))
@@ -271,22 +280,24 @@ def _groups(columns: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
             n=n,
             correct=sum(correct),
             accuracy=rate(sum(correct), n, how.level, name, weights[group]),
-            calibration_error=calibration_error(columns, 0, how, group),
+            calibration_error=calibration_error(table, 0, how, group),
             confusion=tuple(rows),
             classes=tuple(classes),
         )
 
 
 def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
+    """Return quantiles of how far the context moved, where it was tuned."""
     if steps is None:
         return None
     known = steps[np.isfinite(steps)]
-    quantiles = zip(QUANTILES, np.quantile(known, QUANTILES).tolist(), strict=True)
-    return doc.RelativeSteps(len(known), {f"{q:g}": value for q, value in quantiles})
+    values = np.quantile(known, QUANTILES).tolist()
+    quantiles = {f"{level:g}": value for level, value in zip(QUANTILES, values, strict=True)}
+    return doc.RelativeSteps(len(known), quantiles)
 
 
 def against(
-    columns: AnswerTable,
+    table: AnswerTable,
     after: int,
     how: Bootstrap,
     *,
@@ -294,38 +305,38 @@ def against(
     harmful: Mapping[str, Sequence[str]],
     corrected: Sequence[doc.Differences],
 ) -> doc.Comparison:
-    """Run `after` minus the first run, overall and group by group."""
-    a, b = columns.scores[0], columns.scores[after]
-    known = a.sensitive_entropy or {}
-    harm = _harm(columns, harmful, how.level, after)
+    """Return run `after` minus the first run, overall and group by group."""
+    entropies_before = table.scores[0].sensitive_entropy or {}
+    entropies_after = table.scores[after].sensitive_entropy or {}
+    indifference = {
+        attribute: mean_change(table, entropies_before.get(attribute), entropy, how.level)
+        for attribute, entropy in entropies_after.items()
+    }
+    differences = {metric.name: metric.difference(table, 0, after, how) for metric in doc.COMPARED}
+    all_images = np.ones(len(table.truth), np.bool_)
     figures = doc.Comparison(
         *names,
-        differences=doc.Differences(
-            **{m.name: m.difference(columns, 0, after, how) for m in doc.COMPARED}
-        ),
-        sensitive_indifference={
-            attribute: mean_change(columns, known.get(attribute), entropy, how.level)
-            for attribute, entropy in (b.sensitive_entropy or {}).items()
-        },
-        changes=_changes(columns, after, np.ones(len(columns.truth), np.bool_), how),
-        groups=tuple(_compared_groups(columns, after, how)),
-        harm=tuple(doc.HarmChange(sets, group, change) for sets, group, change in harm),
-        perceived=_perceived(columns, how, after),
+        differences=doc.Differences(**differences),
+        sensitive_indifference=indifference,
+        changes=_changes(table, after, all_images, how),
+        groups=tuple(_compared_groups(table, after, how)),
+        harm=tuple(doc.HarmChange(*change) for change in _harm(table, harmful, how.level, after)),
+        perceived=_perceived(table, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
     )
-    return _withheld_if_few(figures, columns)
+    return _withheld_if_few(figures, table)
 
 
-def corrected_differences(columns: AnswerTable, how: Bootstrap) -> list[doc.Differences]:
+def corrected_differences(table: AnswerTable, how: Bootstrap) -> list[doc.Differences]:
     """Return each run's differences from the first, at levels that allow for all of them.
 
     Empty if fewer than two runs are compared with the first.
     """
-    comparisons = len(columns.answers) - 1
+    comparisons = len(table.answers) - 1
     if comparisons < 2:
         return []
-    by_metric = {metric.name: metric.differences(columns, how) for metric in doc.COMPARED}
+    by_metric = {metric.name: metric.differences(table, how) for metric in doc.COMPARED}
     corrected = []
     for i in range(comparisons):
         of_run = {name: differences[i] for name, differences in by_metric.items()}
@@ -333,25 +344,26 @@ def corrected_differences(columns: AnswerTable, how: Bootstrap) -> list[doc.Diff
     return corrected
 
 
-def _compared_groups(
-    columns: AnswerTable, after: int, how: Bootstrap
-) -> Iterator[doc.ComparedGroup]:
-    was, now = (columns.answers[run] == columns.truth for run in (0, after))
-    targets = [target for target in columns.targets if target != NO_CLASS]
-    for g, group in enumerate(columns.groups):
-        mask = columns.group == g
-        difference = share_of(columns, mask, how.level, label(*group), was, now)
-        changes = _changes(columns, after, mask, how)
-        yield doc.ComparedGroup(None, _group_values(columns, g), difference, changes)
-    cells = [(c, g) for c in range(len(targets)) for g in range(len(columns.groups))]
-    masks = [(columns.truth == c) & (columns.group == g) for c, g in cells]
-    names = [label(targets[c], *columns.groups[g]) for c, g in cells]
+def _compared_groups(table: AnswerTable, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
+    """Yield how accuracy changes in each group, then in each class of each group."""
+    was_right = table.answers[0] == table.truth
+    is_right = table.answers[after] == table.truth
+    targets = [target for target in table.targets if target != NO_CLASS]
+    for g, group in enumerate(table.groups):
+        mask = table.group == g
+        difference = share_of(table, mask, how.level, label(*group), was_right, is_right)
+        changes = _changes(table, after, mask, how)
+        yield doc.ComparedGroup(None, _group_values(table, g), difference, changes)
 
-    def change_of(place: int, error: float) -> Estimate:
-        return share_of(columns, masks[place], 1 - error, names[place], was, now)
+    cells = [(c, g) for c in range(len(targets)) for g in range(len(table.groups))]
+    masks = [(table.truth == c) & (table.group == g) for c, g in cells]
+    names = [label(targets[c], *table.groups[g]) for c, g in cells]
 
-    # Groups without images are not among those that are judged together.
-    present = [place for place, mask in enumerate(masks) if mask.any()]
+    def change_of(cell: int, error: float) -> Estimate:
+        return share_of(table, masks[cell], 1 - error, names[cell], was_right, is_right)
+
+    # Cells without images are not among those that are judged together.
+    present = [cell for cell, mask in enumerate(masks) if mask.any()]
     judged = _intervals.step_down(
         len(present),
         lambda left: (1 - how.level) / len(left),
@@ -359,34 +371,42 @@ def _compared_groups(
         lambda estimate: direction(estimate.low, estimate.high),
     )
     corrected = dict(zip(present, judged, strict=True))
-    for place, (c, g) in enumerate(cells):
-        change = change_of(place, 1 - how.level)
+    for cell, (c, g) in enumerate(cells):
+        change = change_of(cell, 1 - how.level)
         yield doc.ComparedGroup(
             str(targets[c]),
-            _group_values(columns, g),
+            _group_values(table, g),
             change,
-            _changes(columns, after, masks[place], how),
-            corrected=corrected.get(place, change),
+            _changes(table, after, masks[cell], how),
+            corrected=corrected.get(cell, change),
         )
 
 
-def _changes(columns: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
-    a, b, truth = columns.answers[0][mask], columns.answers[after][mask], columns.truth[mask]
-    was, now, moved = a == truth, b == truth, a != b
-    n, lost, won = len(truth), int((was & ~now).sum()), int((~was & now).sum())
+def _changes(table: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
+    """Count the answers that change among some images, and the images that a claim needs."""
+    truth = table.truth[mask]
+    before_answers = table.answers[0][mask]
+    after_answers = table.answers[after][mask]
+    was_right = before_answers == truth
+    is_right = after_answers == truth
+    has_changed = before_answers != after_answers
+    n = len(truth)
+    lost = int((was_right & ~is_right).sum())
+    won = int((~was_right & is_right).sum())
+
     needed = _intervals.images_for_change(lost, won, n, how.level) if n else None
-    if needed is not None and columns.clusters is not None:
+    if needed is not None and table.clusters is not None:
         # So many independent images, and as many more as the clusters take.
-        change = (columns.answers[after] == columns.truth).astype(np.float64)
-        change -= columns.answers[0] == columns.truth
-        rows = needed / columns.weight(mask, change)
-        needed = math.ceil(rows * columns.image_count / columns.n)
+        change = (table.answers[after] == table.truth).astype(np.float64)
+        change -= table.answers[0] == table.truth
+        rows = needed / table.weight(mask, change)
+        needed = math.ceil(rows * table.image_count / table.n)
     return doc.AnswerChanges(
         n=n,
-        changed=int(moved.sum()),
+        changed=int(has_changed.sum()),
         right_to_wrong=lost,
         wrong_to_right=won,
-        wrong_to_wrong=int((moved & ~was & ~now).sum()),
-        mcnemar_p=_intervals.mcnemar(lost, won) if n and columns.clusters is None else None,
+        wrong_to_wrong=int((has_changed & ~was_right & ~is_right).sum()),
+        mcnemar_p=_intervals.mcnemar(lost, won) if n and table.clusters is None else None,
         images_needed=needed,
     )

@@ -28,6 +28,12 @@ class _Users:
         self.blocks: dict[object, int] = {}  # the outermost block of each thread
         self.training: list[nn.Module] = []  # modules that the last of them sets back
 
+    def has_this_thread(self, alone: bool) -> bool:
+        """Return whether this thread is in a block already, and alone if it has to be."""
+        with _moment:
+            is_inside = get_ident() in self.blocks.values()
+        return is_inside and (not alone or self.lock._is_owned())  # as `Condition` asks an RLock
+
     def enter(self, module: nn.Module | None, block: object) -> None:
         """Set a model to eval mode for a block, unless this thread holds it already."""
         with _moment:
@@ -73,7 +79,16 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
     """
     parameter = None if module is None else next(module.parameters(), None)
     device = "cpu" if parameter is None else parameter.device.type
-    users = _Users() if module is None else _users_of(module)
+    users = None if module is None else _users_of(module)
+
+    # Within a block of the same thread, such as that of a whole `predict`, nothing is left to do
+    # unless the caller has entered autocast or inference mode there.
+    is_plain = not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(device)
+    if is_plain and (users is None or users.has_this_thread(alone)):
+        yield
+        return
+
+    users = _Users() if users is None else users
     block = object()
     with users.lock if alone else nullcontext():
         grad = torch.is_grad_enabled()

@@ -13,10 +13,11 @@ from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fair_tta._linalg import k_means, nearest_centre, unit
+from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, TowerError, check_count
 from fair_tta.images._vision import Vision, probe_image
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, check_from_zero, probabilities
+from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.methods.tuning._weights import check_pixels
 from fair_tta.prompts._task import Task
 

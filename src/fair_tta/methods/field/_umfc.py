@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, k_means, nearest_centre, unit
+from fair_tta._linalg import is_rounding, unit
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import (
     NO_CLASS,
@@ -21,6 +21,7 @@ from fair_tta.methods._base import (
 )
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
+from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.prompts._task import Task
 
 _ROUNDING = 1e-6
