@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -65,6 +66,8 @@ class AnswerTable:
         contents: ``[images]`` numbers of what is on them: rows of the same image share one. None if
             that is not known.
         times: how many images each entry stands for; None if one. Not together with clusters.
+        image_hashes: ``{what digests are of: hash of the digests of all images, in order}``, by
+            which tables of other images are told apart; empty if no digests are known.
     """
 
     targets: tuple[Hashable, ...]
@@ -76,6 +79,7 @@ class AnswerTable:
     clusters: Ints | None = None
     contents: Ints | None = None
     times: Ints | None = None
+    image_hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -174,7 +178,9 @@ class AnswerTable:
         column = read_column("digests", digests, len(self.truth))
         contents = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
         joined = join_clusters(self.clusters, contents)
-        return replace(self, clusters=joined, contents=contents)
+        in_order = sha256("\n".join(map(repr, column)).encode()).hexdigest()
+        hashes = {"digests": in_order}
+        return replace(self, clusters=joined, contents=contents, image_hashes=hashes)
 
     def weight(self, some: Mask, values: Mask | Floats, level: float | None = None) -> float:
         """What one of some images counts for where the mean of their values is estimated.
