@@ -47,6 +47,7 @@ from fair_tta.metrics._answer_table import (
     Values,
     are_equal,
     check_clusters,
+    check_twins,
     distinct_names,
     join_clusters,
     read_answer_table,
@@ -208,6 +209,7 @@ def _known_answers(
             f"`y_pred` should be among the classes, {listed([*map(repr, classes)])}, but no answer "
             f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`."
         )
+    check_twins("`y_pred` and targets", [*classes, *counts])
     most_frequent = {str(answer): n for answer, n in counts.most_common(_MOST_UNKNOWN)}
     unknown = doc.UnknownAnswers(counts.total(), most_frequent)
     answers = [answer if answer in known else NO_CLASS for answer in answers]
