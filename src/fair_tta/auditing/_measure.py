@@ -529,8 +529,8 @@ def audit_classifier(
     )
     columns_of_run = measured._need_columns("compare")
     (in_order,) = columns_of_run.image_hashes.values()
-    told_apart = replace(columns_of_run, image_hashes={digests_of: in_order})
-    return Audit(measured.document, told_apart)
+    recognisable = replace(columns_of_run, image_hashes={digests_of: in_order})
+    return Audit(measured.document, recognisable)
 
 
 def _digests_of(classifier: Any, images: Any) -> str:

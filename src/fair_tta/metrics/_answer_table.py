@@ -71,7 +71,7 @@ class AnswerTable:
             that is not known.
         times: how many images each entry stands for; None if one. Not together with clusters.
         image_hashes: ``{what digests are of: hash of the digests of all images, in order}``, by
-            which tables of other images are told apart; empty if no digests are known.
+            which tables of other images are recognised; empty if no digests are known.
     """
 
     targets: tuple[Hashable, ...]
@@ -476,7 +476,7 @@ def distinct_names(
     """The names given, or those found, sorted.
 
     Raises:
-        FairTTAError: they are not distinct, or two of them cannot be told apart by reading.
+        FairTTAError: they are not distinct, or two of them look alike.
     """
     if given is None:
         distinct = set(found)
