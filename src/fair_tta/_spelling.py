@@ -7,6 +7,25 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+_UNSEEN = re.compile(
+    # Signs that Unicode lets no renderer show (Default_Ignorable_Code_Point) but whose category is
+    # a mark, a letter or none: joiners, vowel signs, variation selectors and what is reserved.
+    "[\u034f\u115f\u17b4\u17b5\u180b-\u180f\u2065\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+_BLANK = re.compile("[\u1160\u2800\u3164\uffa0]")
+"""Signs that are shown as a space, but are a letter or a symbol: Hangul fillers, empty Braille."""
+
+
+def _visible(name: str) -> str:
+    """Return a name without invisible signs, with one space between words."""
+    if name.isascii() and name.isprintable():
+        return " ".join(name.split())
+    spaced = _BLANK.sub(" ", _UNSEEN.sub("", name))
+    # Of control characters, tabs and ends of lines are spaces.
+    hidden = {sign for sign in set(spaced) if unicodedata.category(sign) in ("Cc", "Cf")}
+    kept = (sign for sign in spaced if sign.isspace() or sign not in hidden)
+    return " ".join("".join(kept).split())
+
 
 def folded(name: str) -> str:
     """Return what two spellings of one name share.
@@ -18,8 +37,7 @@ def folded(name: str) -> str:
         True
     """
     composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    visible = "".join(sign for sign in composed if unicodedata.category(sign) != "Cf")
-    return " ".join(visible.split())
+    return _visible(composed)
 
 
 def same_names(names: Iterable[str]) -> list[list[str]]:
@@ -38,8 +56,8 @@ def same_names(names: Iterable[str]) -> list[list[str]]:
 def unseen_twins(names: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more different names that no reader can tell apart.
 
-    They differ in invisible characters, such as zero-width and bidirectional marks, in the kind of
-    spaces or in composed letters only. Case is seen.
+    They differ in invisible characters, such as zero-width and bidirectional marks, control
+    characters and variation selectors, in spaces or in composed letters only. Case is seen.
 
     Example:
         >>> unseen_twins(["circle", "circle\u200b", "CIRCLE"])
@@ -47,8 +65,7 @@ def unseen_twins(names: Iterable[str]) -> list[list[str]]:
     """
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
-        visible = "".join(sign for sign in name if unicodedata.category(sign) != "Cf")
-        spellings[unicodedata.normalize("NFC", " ".join(visible.split()))].append(name)
+        spellings[unicodedata.normalize("NFC", _visible(name))].append(name)
     return [group for group in spellings.values() if len(group) > 1]
 
 
@@ -59,7 +76,8 @@ def escaped(name: str) -> str:
         >>> print(escaped("caf\\u00e9"), escaped("cafe\\u0301"))
         caf\u00e9 cafe\\u0301
     """
-    if name.isprintable() and unicodedata.is_normalized("NFC", name):
+    is_seen = name.isprintable() and not _UNSEEN.search(name) and not _BLANK.search(name)
+    if is_seen and unicodedata.is_normalized("NFC", name):
         return name
     return name.encode("unicode_escape").decode("ascii")
 

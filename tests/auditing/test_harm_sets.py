@@ -25,6 +25,7 @@ def made(answers: list[str], name: str = "before", **more: Any) -> Audit:
     return audit(TRUTH, answers, groups, name=name, **options)
 
 
+@pytest.mark.filterwarnings("ignore:no answer is 'animal'")
 def test_rates_are_those_of_the_metrics() -> None:
     found = made(BEFORE).document
     assert found.data.harmful == {"crime": ("thief",), "not <human>": ("<ape>", "animal")}

@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta import FairTTAError
-from fair_tta.errors import SmallGroupWarning
+from fair_tta.errors import SmallGroupWarning, UnknownAnswerWarning
 from fair_tta.metrics import harm_rate, harm_rate_change
 from fair_tta.metrics.intervals._closed_forms import paired_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
-pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.UnknownAnswerWarning"),
+]
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.sampled_from("xyz")),
@@ -83,3 +86,45 @@ def test_what_is_wrong_is_told(arguments: tuple[Any, ...], message: str) -> None
 def test_runs_are_of_the_same_images() -> None:
     with pytest.raises(FairTTAError, match="`after` should be as long as `before`, 2"):
         harm_rate_change(["a", "a"], ["a"], ["x", "x"], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "harmful", "meant"),
+    [
+        (["star", "circle"], "Star", "'star'"),
+        ([0, 1], "1", "1"),
+        (["0", "1"], 1, "'1'"),
+        (["thief", "man"], "thief ", "'thief'"),
+    ],
+)
+def test_a_class_in_another_spelling_is_refused(
+    answers: list[Any], harmful: Any, meant: str
+) -> None:
+    groups = ["a", "b"] * 50
+    with pytest.raises(
+        FairTTAError, match=f"`harmful` should name classes as .* answers are {meant}"
+    ):
+        harm_rate(answers * 50, groups, [harmful])
+    with pytest.raises(
+        FairTTAError, match=f"`harmful` should name classes as .* answers are {meant}"
+    ):
+        harm_rate_change(answers * 50, answers[:1] * 100, groups, [harmful])
+
+
+def test_a_class_that_is_never_answered_warns() -> None:
+    answers, groups = ["man", "thief"] * 50, ["a", "b"] * 50
+    with pytest.warns(
+        UnknownAnswerWarning, match="no answer is 'theif', .* 'man', 'thief'"
+    ) as told:
+        found = harm_rate(answers, groups, ["theif", "thief"])
+    assert told[0].filename == __file__
+    assert found["b"].value == 1
+    with pytest.warns(UnknownAnswerWarning, match="no answer is 'theif'") as told:
+        harm_rate_change(answers, answers, groups, ["theif"])
+    assert told[0].filename == __file__
+
+
+def test_a_class_that_only_contains_an_answer_is_another() -> None:
+    with pytest.warns(UnknownAnswerWarning, match="no answer is 'bad man'"):
+        found = harm_rate(["man", "woman"] * 50, ["a", "b"] * 50, ["bad man"])
+    assert found["a"].value == 0

@@ -44,6 +44,16 @@ TWINS = [
     ("man", "ma\u00adn"),
     ("East Asian", "East\u00a0Asian"),
     ("caf\u00e9", "cafe\u0301"),
+    ("man", "man\x7f"),
+    ("man", "m\x00an"),
+    ("man", "man\x1b"),
+    ("man", "man\ufe0f"),
+    ("man", "man\U000e0100"),
+    ("man", "m\u034fan"),
+    ("man", "man\u3164"),
+    ("a man", "a\u2800man"),
+    ("man", "man\u180b"),
+    ("man", "man\u17b4"),
 ]
 
 
@@ -75,6 +85,41 @@ def test_twins_are_an_error_at_every_door_that_names_both(twins: tuple[str, str]
 
 def test_names_that_differ_visibly_are_two_groups() -> None:
     assert unseen_twins(["man", "Man", "men", "ma n"]) == []
+    assert unseen_twins(["\u0e01", "\u0e01\u0e34", "\ud55c\uae00", "\u2764", "\u2605"]) == []
+
+
+@pytest.mark.parametrize("twins", [(1, "1"), (True, "True"), (1.0, "1.0")])
+def test_a_number_and_its_text_are_not_two_names(twins: tuple[object, str]) -> None:
+    truth, answers = ["cat", "dog"] * 40, ["cat", "cat"] * 40
+    group = [*twins] * 40
+    doors: list[Callable[[], object]] = [
+        lambda: audit(truth, answers, group),
+        lambda: audit(truth, answers, ["x"] * 80, values=[*twins, "x"]),
+        lambda: audit(group, group, truth),
+        lambda: audit([twins[0], 0] * 40, group, truth),
+        lambda: audit(truth, answers, truth, clusters=[*group[:40], *range(40)]),
+        lambda: metrics.accuracy(group, group),
+        lambda: metrics.accuracy([twins[0], 0] * 40, [twins[0], *group[1:]]),
+        lambda: metrics.worst_group_accuracy(truth, answers, group),
+        lambda: metrics.harm_rate(group, truth, [1]),
+        lambda: metrics.MetricStream().update(truth, answers, group),
+    ]
+    stream = metrics.MetricStream()
+    stream.update(truth, answers, [twins[0]] * 80)
+    doors.append(lambda: stream.update(truth, answers, [twins[1]] * 80))
+    for door in doors:
+        with pytest.raises(FairTTAError, match="all as text or all as numbers"):
+            door()
+
+
+@pytest.mark.parametrize("twins", TWINS)
+def test_clusters_that_look_alike_are_refused(twins: tuple[str, str]) -> None:
+    persons = [*twins, *(f"person {i // 2}" for i in range(78))]
+    truth = ["cat", "dog"] * 40
+    with pytest.raises(FairTTAError, match="names of clusters should differ in what can be seen"):
+        metrics.accuracy(truth, truth, clusters=persons)
+    with pytest.raises(FairTTAError, match="names of clusters should differ in what can be seen"):
+        audit(truth, truth, truth, clusters=persons)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from fair_tta.auditing._run import (
 from fair_tta.classifier import checked_images
 from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning, check_number
 from fair_tta.images._load import image_bar, is_single_image
+from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
 from fair_tta.metrics._answer_table import (
@@ -46,6 +47,7 @@ from fair_tta.metrics._answer_table import (
     Values,
     are_equal,
     check_clusters,
+    check_twins,
     distinct_names,
     join_clusters,
     read_answer_table,
@@ -207,6 +209,7 @@ def _known_answers(
             f"`y_pred` should be among the classes, {listed([*map(repr, classes)])}, but no answer "
             f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`."
         )
+    check_twins("`y_pred` and targets", [*classes, *counts])
     most_frequent = {str(answer): n for answer, n in counts.most_common(_MOST_UNKNOWN)}
     unknown = doc.UnknownAnswers(counts.total(), most_frequent)
     answers = [answer if answer in known else NO_CLASS for answer in answers]
@@ -253,6 +256,7 @@ def compare(audits: Iterable[Audit]) -> Audit:
         scores=tuple(scores for of_audit in columns for scores in of_audit.scores),
         clusters=reduce(join_clusters, (of_audit.clusters for of_audit in columns)),
         contents=next(contents, None),
+        image_hashes=_image_hashes(audits),
     )
     how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
     runs: list[doc.RunFigures] = []
@@ -354,6 +358,27 @@ def _check_same_data(first: doc.DataFields, other: doc.DataFields) -> None:
             different_images=first.different_images,
         )
     _check_same("data", first, other, "audit the same images in the same way")
+
+
+def _image_hashes(audits: Iterable[Audit]) -> dict[str, str]:
+    """Return the hashes of the images that some of the audits know.
+
+    Raises:
+        FairTTAError: two audits are of other images, or of the same in another order.
+    """
+    hashes: dict[str, str] = {}
+    run_by_source: dict[str, str] = {}
+    for measured in audits:
+        run = measured.runs[0]
+        for source, in_order in measured._need_columns("compare").image_hashes.items():
+            first = run_by_source.setdefault(source, run)
+            if hashes.setdefault(source, in_order) != in_order:
+                raise FairTTAError(
+                    "`audits` should be of the same images in the same order, but the images of "
+                    f"{first!r} and {run!r} differ: pass the same images, with their labels, in "
+                    "one order to each audit."
+                )
+    return hashes
 
 
 def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
@@ -474,6 +499,7 @@ def audit_classifier(
     start = perf_counter()
     stream: Iterable[Prediction]
     digests: list[str] = []
+    digests_of = _digests_of(classifier, images)
     if adapter is not None:
         classifier = classifier.with_adapter(adapter)
     method = classifier.adapter
@@ -485,7 +511,7 @@ def audit_classifier(
     predictions = list(stream)
     seconds = perf_counter() - start
     check(len(predictions))
-    return audit(
+    measured = audit(
         truth,
         [p.label for p in predictions],
         columns,
@@ -501,3 +527,20 @@ def audit_classifier(
         adapter=method,
         provenance=classifier_provenance(classifier),
     )
+    columns_of_run = measured._need_columns("compare")
+    (in_order,) = columns_of_run.image_hashes.values()
+    recognisable = replace(columns_of_run, image_hashes={digests_of: in_order})
+    return Audit(measured.document, recognisable)
+
+
+def _digests_of(classifier: Any, images: Any) -> str:
+    """Return what the digests of these images are of.
+
+    Features of one image differ from model to model, with the views and with the precision, and so
+    do their digests: those of other features say nothing about the images.
+    """
+    if not isinstance(images, Features):
+        return "images"
+    model = classifier_provenance(classifier)["model"]
+    identity = sha256(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest()
+    return f"{images!r} of model {identity[:8]}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,6 +47,9 @@ _SAME_VALUES = 1e-12
 ONE_ATTRIBUTE = "sensitive"
 """The name of an attribute that has none."""
 
+_MISSING_TEXTS = frozenset({"nan", "NaN", "<NA>", "NaT"})
+"""What pandas and numpy write for a missing value where a column is turned into text."""
+
 NO_CLASS = "(no class)"
 """Stands in `AnswerTable.targets`, as the last, for all answers that are none of the classes."""
 
@@ -65,6 +70,8 @@ class AnswerTable:
         contents: ``[images]`` numbers of what is on them: rows of the same image share one. None if
             that is not known.
         times: how many images each entry stands for; None if one. Not together with clusters.
+        image_hashes: ``{what digests are of: hash of the digests of all images, in order}``, by
+            which tables of other images are recognised; empty if no digests are known.
     """
 
     targets: tuple[Hashable, ...]
@@ -76,6 +83,7 @@ class AnswerTable:
     clusters: Ints | None = None
     contents: Ints | None = None
     times: Ints | None = None
+    image_hashes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -174,7 +182,9 @@ class AnswerTable:
         column = read_column("digests", digests, len(self.truth))
         contents = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
         joined = join_clusters(self.clusters, contents)
-        return replace(self, clusters=joined, contents=contents)
+        in_order = sha256("\n".join(map(repr, column)).encode()).hexdigest()
+        hashes = {"digests": in_order}
+        return replace(self, clusters=joined, contents=contents, image_hashes=hashes)
 
     def weight(self, some: Mask, values: Mask | Floats, level: float | None = None) -> float:
         """What one of some images counts for where the mean of their values is estimated.
@@ -266,13 +276,14 @@ def read_answer_table(
     if not truth:
         raise FairTTAError("`y_true` should have at least one row (got none).")
     given = [read_column("y_pred", column, len(truth)) for column in answers]
-    names = distinct_names("targets", targets, chain(truth, *given))
     for column in given:
         if targets is None and _are_text(truth).isdisjoint(_are_text(column)):
             raise FairTTAError(
                 "`y_true` and `y_pred` should both be text, or neither "
                 f"(got {truth[0]!r} and {column[0]!r})."
             )
+    names = distinct_names("targets", targets, chain(truth, *given))
+    for column in given:
         if targets is None and truth_has_classes:
             _check_answers(truth, column)
     columns = read_sensitive(sensitive, len(truth))
@@ -336,6 +347,18 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
 
 def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
     """A column as plain Python values; nothing may be missing."""
+    if hasattr(values, "columns"):  # a table, which would be read as the names of its columns
+        columns = list(getattr(values, "column_names", values.columns))
+        example = f"frame[{columns[0]!r}]" if columns else "frame['label']"
+        raise FairTTAError(
+            f"`{argument}` should be one column (got a {type(values).__name__} of {len(columns)}): "
+            f"pass a column of it, such as {example}."
+        )
+    if isinstance(values, set | frozenset):
+        raise FairTTAError(
+            f"`{argument}` should be a sequence, in the order of the images (got a "
+            f"{type(values).__name__}, which has no order): pass a list."
+        )
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
         raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
@@ -369,6 +392,7 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
     if isinstance(plain, list | tuple):
         plain = [object() if _is_missing(value) or value == "" else value for value in plain]
     column = read_column("clusters", plain, length)
+    check_twins("clusters", column)
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
     return codes if len(numbers) < length else None
 
@@ -422,6 +446,13 @@ def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[H
     if sensitive is None:
         return {}
     if hasattr(sensitive, "columns"):  # a pandas DataFrame
+        attributes = [str(name) for name in sensitive.columns]
+        twice = [name for name in dict.fromkeys(attributes) if attributes.count(name) > 1]
+        if twice:
+            raise FairTTAError(
+                "columns of `sensitive` should have distinct names as text (got several named "
+                f"{twice[0]!r}): rename them."
+            )
         sensitive = {str(name): sensitive[name] for name in sensitive.columns}
     if not isinstance(sensitive, Mapping):
         sensitive = {ONE_ATTRIBUTE: sensitive}
@@ -445,11 +476,11 @@ def distinct_names(
     """The names given, or those found, sorted.
 
     Raises:
-        FairTTAError: they are not distinct, or two of them cannot be distinguished by reading.
+        FairTTAError: they are not distinct, or two of them look alike.
     """
     if given is None:
         distinct = set(found)
-        _check_twins(argument, distinct)
+        check_twins(argument, distinct)
         try:
             return tuple(sorted(distinct))  # type: ignore[type-var]
         except TypeError:  # names and numbers
@@ -457,13 +488,24 @@ def distinct_names(
     names = tuple(read_column(argument, given))
     if not names or len(set(names)) < len(names):
         raise FairTTAError(f"`{argument}` should list distinct names (got {list(names)}).")
-    _check_twins(argument, names)
+    check_twins(argument, names)
     return names
 
 
-def _check_twins(argument: str, names: Iterable[Hashable]) -> None:
-    """Raise an error if names differ in what cannot be seen only: they would be two groups."""
-    twins = unseen_twins(sorted(name for name in names if isinstance(name, str)))
+def check_twins(argument: str, names: Iterable[Hashable]) -> None:
+    """Raise an error if two different names look alike: they would be two groups of one name."""
+    distinct = dict.fromkeys(names)
+    by_text: defaultdict[str, list[Hashable]] = defaultdict(list)
+    for name in distinct:
+        by_text[str(name)].append(name)
+    for alike in by_text.values():
+        if len(alike) > 1:
+            shown = " and ".join(f"{name!r} ({type(name).__name__})" for name in alike)
+            raise FairTTAError(
+                f"names of {argument} should differ in what can be seen (got {shown}): write them "
+                "in one way, all as text or all as numbers."
+            )
+    twins = unseen_twins(sorted(name for name in distinct if isinstance(name, str)))
     if twins:
         shown = " and ".join(f"'{escaped(name)}'" for name in twins[0])
         raise FairTTAError(
@@ -484,7 +526,7 @@ def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashab
 
 
 def _is_missing(value: Hashable) -> bool:
-    if value is None:
+    if value is None or (isinstance(value, str) and value in _MISSING_TEXTS):
         return True
     try:
         return bool(value != value)

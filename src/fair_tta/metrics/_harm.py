@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
-from fair_tta.errors import FairTTAError
+from fair_tta._spelling import folded
+from fair_tta.errors import FairTTAError, UnknownAnswerWarning
 from fair_tta.metrics._answer_table import (
     Column,
     Sensitive,
@@ -15,7 +17,7 @@ from fair_tta.metrics._answer_table import (
     read_answer_table,
     read_column,
 )
-from fair_tta.metrics._estimates import Estimate, Over, label, warn_small
+from fair_tta.metrics._estimates import Estimate, Over, label, listed, warn_small
 from fair_tta.metrics._groups import share_of
 from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
@@ -92,6 +94,7 @@ def _shares(
     )
     check_clusters(columns.clusters)
     warn_small(columns.sizes(Over.SENSITIVE), stacklevel=4)
+    _check_harmful(harmful, columns.targets)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
     counted = [bad[codes] for codes in columns.answers]
     level = None if interval is None else read_interval(interval).level
@@ -101,3 +104,28 @@ def _shares(
         )
         for g, group in enumerate(columns.groups)
     }
+
+
+def _check_harmful(harmful: Collection[Hashable], answers: Collection[Hashable]) -> None:
+    """Warn of classes that are never answered: their rate is 0, also if they are misspelt.
+
+    Raises:
+        FairTTAError: such a class reads like an answer, so that is what is meant.
+    """
+    listed_by_user = set(harmful)
+    absent = [name for name in dict.fromkeys(harmful) if name not in set(answers)]
+    by_reading = {folded(str(answer)): answer for answer in answers}
+    for name in absent:
+        meant = by_reading.get(folded(str(name)))
+        if meant is not None and meant not in listed_by_user:
+            raise FairTTAError(
+                f"`harmful` should name classes as answers do (got {name!r}, but answers are "
+                f"{meant!r}): write it like them."
+            )
+    if absent:
+        warnings.warn(
+            f"no answer is {listed([*map(repr, absent)])}, which `harmful` names: check how they "
+            f"are written, as answers are {listed([*map(repr, answers)])}.",
+            UnknownAnswerWarning,
+            stacklevel=4,
+        )
