@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
-from fair_tta._spelling import escaped, folded, same_names
+from fair_tta._spelling import escaped, meaning, same_cells
 from fair_tta.datasets._label_files import (
     LabelTable,
     Row,
@@ -52,6 +52,8 @@ ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name",
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
+
+_NO_CLUSTER = MISSING | {"none", "<na>"}  # which may be the name of a class, but of no person
 
 _TRIED = 100  # rows in which a column of paths is looked for
 _NUMBER = "number of the row"  # in place of paths, where there are none
@@ -282,7 +284,7 @@ class Labels:
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
         left_out: what is missing in the file, listed after its rows.
         cluster: the column of the person or source that an image comes from, if there is one; an
-            image whose cell is empty is a cluster of its own.
+            image whose cell is empty, or says so (NA, None), is a cluster of its own.
         features: in place of images.
         by_position: let rows without ids belong to the rows of a label file that has names, in the
             order of both.
@@ -339,6 +341,7 @@ class Labels:
         rows = list(table.rows(read))
         if stored is not None:
             _match(stored, self.file.name, rows, named, skip_unknown)
+        self._check_clusters(rows)
         columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
@@ -360,6 +363,20 @@ class Labels:
                 f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
                 f"column {names!r}: store the ids beside the features; or, if both have their rows "
                 "in the same order for certain, say so with `by_position`."
+            )
+
+    def _check_clusters(self, rows: Sequence[Row | Problem]) -> None:
+        """Raise if clusters read alike: the images of one person would be those of two."""
+        if self.cluster is None:
+            return
+        cells = [row.cells[self.cluster] for row in rows if isinstance(row, Row)]
+        counts = Counter(cell for cell in cells if cell.lower() not in _NO_CLUSTER)
+        groups = same_cells(counts)
+        if groups:
+            raise DatasetError(
+                f"column {self.cluster!r} of {self.file.name!r} holds clusters that read alike: "
+                f"{_shown_spellings(groups, counts)}. Write each in one way in the file or, if "
+                "they differ, so that they do not read alike."
             )
 
     @property
@@ -416,12 +433,13 @@ class LabelValues:
     def check_spellings(self, column: str) -> None:
         """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
 
-        Case, composed letters, spaces and invisible characters are all that differs.
+        Case, composed letters, spaces and invisible characters are all that differs; or they are
+        the same number, such as 1 and 1.0.
         """
         counts: Counter[str] = Counter()
         for value, n in self.raw[column].items():
             counts[self.labels._label(column, value)] += n
-        groups = same_names(counts)
+        groups = same_cells(counts)
         if not groups:
             return
         options = []
@@ -431,13 +449,10 @@ class LabelValues:
             others = {value for value in self.raw[column]
                       if self.labels._label(column, value) in spellings}  # fmt: skip
             options += [rename_option(column, v, label) for v in sorted(others - {label})]
-        shown = [
-            " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
-            for spellings in groups[:_MOST_SPELLINGS]
-        ]
         raise DatasetError(
             f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
-            f"{'; '.join(shown)}. If they mean the same, rename them:\n{' '.join(options)}"
+            f"{_shown_spellings(groups, counts)}. If they mean the same, rename them:\n"
+            f"{' '.join(options)}"
         )
 
     def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
@@ -450,7 +465,7 @@ class LabelValues:
         allowed: dict[str, set[str]] = {}
         unknown, options = [], list[str]()
         for column, counts in self.raw.items():
-            by_fold = {folded(label): label for label in named[column]}
+            by_meaning = {meaning(label): label for label in named[column]}
             known = {v for v in counts if self.labels._label(column, v) in named[column]}
             allowed[column] = known
             unknown += [
@@ -459,9 +474,9 @@ class LabelValues:
                 if value not in known
             ]
             options += [
-                rename_option(column, value, by_fold[folded(value)])
+                rename_option(column, value, by_meaning[meaning(value)])
                 for value in counts
-                if value not in known and folded(value) in by_fold
+                if value not in known and meaning(value) in by_meaning
             ]
         if unknown and not skip_unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
@@ -527,8 +542,17 @@ class LabelValues:
             attributes = {attribute: cells[attribute] for attribute in sensitive}
             source = None
             if cluster is not None:
-                source = "" if cells[cluster].lower() in MISSING else cells[cluster]
+                source = "" if cells[cluster].lower() in _NO_CLUSTER else cells[cluster]
             yield Record(path, cells[target_column], attributes, key, source), problem
+
+
+def _shown_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
+    """Return the first groups of spellings with their rows."""
+    shown = [
+        " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
+        for spellings in groups[:_MOST_SPELLINGS]
+    ]
+    return "; ".join(shown)
 
 
 def rename_values(
