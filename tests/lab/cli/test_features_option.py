@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli_fixtures import call, count_rows, write_labels
 
@@ -277,3 +279,13 @@ def test_the_column_of_ids_is_said_and_recorded(place: Path, tmp_path: Path) -> 
     answered = answers("--features", str(place / "images.npy"), "--adapter", "zero-shot").values()
     right = sum(one.target == row["label"] for one, row in zip(DRAWN, answered, strict=True))
     assert sum(expected) == right
+
+
+def test_rows_without_a_vector_are_left_out_with_an_exit_code(place: Path, tmp_path: Path) -> None:
+    vectors = [None if i in (3, 7) else row for i, row in enumerate(np.load(place / "images.npy"))]
+    table = pa.table({"id": [f"p{i}" for i in range(60)], "vector": pa.array(vectors)})
+    pq.write_table(table, tmp_path / "f.parquet")
+    for command in "predict", "examine":
+        source = command, "--features", str(tmp_path / "f.parquet"), *NAMED
+        error = call(*source, code=4).stderr
+        assert "has no vector of theirs: 2 ('p3', 'p7')" in error
