@@ -181,7 +181,7 @@ class EncoderOptions(ModelOptions):
 
     @property
     def has_left_out(self) -> bool:
-        """Whether rows of the stored features have no vector, which is logged when they are read."""
+        """Whether rows of the stored features have no vector, which is logged on reading."""
         return self.stored is not None and bool(self.stored.missing)
 
     def _read_features(self, id_column: str | None) -> FeatureFile | None:
