@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 _UNSEEN = re.compile(
     # Signs that Unicode lets no renderer show (Default_Ignorable_Code_Point) but whose category is
@@ -114,3 +115,36 @@ def _words(name: str) -> str:
     """Return the words of a name: marks between and around them do not count, but a minus does."""
     without_joints = re.sub(r"(?<=\w)[_-](?=\w)", " ", folded(name))
     return re.sub(r"[^\w-]+", " ", without_joints).strip()
+
+
+# The exponent is short, for labels are no larger and no hash may take long
+_NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", re.ASCII)
+_TRUTH = {"true": Decimal(1), "false": Decimal(0)}
+
+
+def meaning(cell: str) -> str | Decimal:
+    """Return what two cells of a column share if they mean the same: a number, or `folded`.
+
+    What is true or false is 1 or 0, as programs write it.
+
+    Example:
+        >>> meaning("1") == meaning("01.0") == meaning("True")
+        True
+    """
+    name = folded(cell)
+    if name in _TRUTH:
+        return _TRUTH[name]
+    return Decimal(name) if _NUMERAL.fullmatch(name) else name
+
+
+def same_cells(cells: Iterable[str]) -> list[list[str]]:
+    """Return groups of two or more different cells that read alike or are the same number.
+
+    Example:
+        >>> same_cells(["1", "1.0", "circle", "CIRCLE", "2"])
+        [['1', '1.0'], ['circle', 'CIRCLE']]
+    """
+    spellings: defaultdict[str | Decimal, list[str]] = defaultdict(list)
+    for cell in dict.fromkeys(cells):
+        spellings[meaning(cell)].append(cell)
+    return [group for group in spellings.values() if len(group) > 1]

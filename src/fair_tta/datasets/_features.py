@@ -17,12 +17,9 @@ from safetensors import safe_open
 
 from fair_tta._io import open_file, printable
 from fair_tta.datasets._label_files import check_unpacked, first_three, spellings, unpacked_size
-from fair_tta.datasets._labels import PATH_COLUMNS
+from fair_tta.datasets._labels import ID_COLUMNS
 from fair_tta.errors import DatasetError, require
 from fair_tta.images._stored import Features, ImageSource
-
-ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names")
-"""Where ids are looked for, if no name is given."""
 
 _PROMPTS = ("prompts", "prompt", "texts", "text")
 _AT_ONCE = 8192  # rows that are checked together

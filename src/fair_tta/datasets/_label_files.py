@@ -91,9 +91,13 @@ class LabelTable:
                 f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
                 f"(it has {self.header}).{near(missing[0], self.header)}"
             )
-        twice = sorted({name for name in wanted if self.header.count(name) > 1})
+        self.check_once(wanted)
+
+    def check_once(self, columns: Sequence[str]) -> None:
+        """Raise if several columns have one of these names: formats differ in which they read."""
+        twice = sorted({name for name in columns if self.header.count(name) > 1})
         if twice:
-            raise DatasetError(f"{str(path)!r} has more than one column called {twice}.")
+            raise DatasetError(f"{str(self.path)!r} has more than one column called {twice}.")
 
     def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
         """Row by row the cells of some columns, or what is wrong with the row; at the end whether

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
-from fair_tta._spelling import escaped, folded, same_names
+from fair_tta._spelling import escaped, meaning, same_cells
 from fair_tta.datasets._label_files import (
     LabelTable,
     Row,
@@ -47,8 +47,13 @@ PATH_COLUMNS = (
 )  # fmt: skip
 """Where the names of images are looked for, if no column is given."""
 
+ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names")
+"""Where the ids of features are looked for, if no column is given."""
+
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
+
+_NO_CLUSTER = MISSING | {"none", "<na>"}  # which may be the name of a class, but of no person
 
 _TRIED = 100  # rows in which a column of paths is looked for
 _NUMBER = "number of the row"  # in place of paths, where there are none
@@ -100,21 +105,20 @@ def read_folder(
     return Dataset(Path(images_dir).name, records, problems, parameters, task)
 
 
-def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) -> str:
-    """The column whose first values are names of images; of several the one that has most of those
-    that are there. Without any the one that is called so."""
-    usual = known_path_column(table.header)
-    first = [row.cells for row in islice(table.rows(table.header), _TRIED) if isinstance(row, Row)]
-    cells = {column: {row[column] for row in first} - {""} for column in table.header}
-    named = {c: sum(Path(v).suffix.lower() in ENDINGS for v in of) for c, of in cells.items()}
-    columns = [c for c in cells if named[c] or c == usual or features is not None]
-    if len(columns) == 1:
-        return columns[0]
-    if not columns:
-        raise DatasetError(
-            f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
-            f"give it as `path_column` (it has {table.header})."
-        )
+def _path_column(
+    table: LabelTable, images: Path, features: FeatureFile | None, others: Collection[str]
+) -> str:
+    """Return the column that names images or features: the one most of whose values are there.
+
+    Args:
+        table: the label file.
+        images: the folder of the images.
+        features: in place of images.
+        others: columns that mean something else.
+
+    Raises:
+        DatasetError: there is none, or several fit that do not name the same images.
+    """
 
     def is_there(value: str) -> bool:
         if features is not None:
@@ -123,18 +127,100 @@ def _path_column(table: LabelTable, images: Path, features: FeatureFile | None) 
             return False  # an uploaded file does not learn what else is on this machine
         return find_image(value, (images, table.path.parent))[1] is None
 
-    there = {column: sum(map(is_there, cells[column])) for column in columns}
-    return max(columns, key=lambda column: (there[column], named[column], column == usual))
+    # Any column may hold ids of features; paths end as files of images do
+    header = [column for column in dict.fromkeys(table.header) if column not in others]
+    usual = known_path_column(header)
+    values = _first_values(table, header, _TRIED)
+    named = {column: sum(map(_is_image, values[column])) for column in header}
+    columns = [c for c in header if named[c] or c == usual or features is not None]
+    if not columns:
+        raise DatasetError(
+            f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
+            f"give it as `path_column` (it has {table.header})."
+        )
+    if len(columns) == 1:
+        return columns[0]
+    there = {column: sum(map(is_there, values[column])) for column in columns}
+    if features is not None and not any(there.values()):
+        # the first rows may be those without a vector
+        values = _first_values(table, columns, None)
+        there = {column: sum(map(is_there, values[column])) for column in columns}
+
+    # A rival is a column of which at least half as much is there: the best may lack some images
+    fitting = there if any(there.values()) else named
+    most = max(fitting[column] for column in columns)
+    if not most:
+        return usual or columns[0]
+    rivals = [column for column in columns if 2 * fitting[column] >= most]
+    if len(rivals) == 1 or _name_the_same(table, rivals):
+        return max(rivals, key=lambda column: (fitting[column], named[column], column == usual))
+    known = [column for column in rivals if column.lower() in ID_COLUMNS]
+    if len(known) == 1 and fitting[known[0]] == most:
+        return known[0]
+    held = "paths of images" if features is None else f"ids of {features.path.name!r}"
+    raise DatasetError(
+        f"{table.path.name!r} has several columns that hold {held}: "
+        f"{', '.join(map(repr, rivals))}; say which one names the rows with `path_column`."
+    )
+
+
+def _first_values(
+    table: LabelTable, columns: Sequence[str], rows: int | None
+) -> dict[str, set[str]]:
+    """Return the different values of each column in the first rows, or in all; not empty ones."""
+    values: dict[str, set[str]] = {column: set() for column in columns}
+    for row in islice(table.rows(columns), rows):
+        if isinstance(row, Row):
+            for column, cell in row.cells.items():
+                values[column].add(cell)
+    return {column: cells - {""} for column, cells in values.items()}
+
+
+def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
+    """Return whether columns are equal in each row, but for folders that some leave out."""
+    for row in table.rows(columns):
+        if isinstance(row, Row):
+            names = [row.cells[column].replace("\\", "/") for column in columns]
+            longest = max(names, key=len)
+            if not all(f"/{longest}".endswith(f"/{name}") and name for name in names):
+                return False
+    return True
+
+
+_FILLED = 0.5  # of the rows at least have a name, if a column is one of names
 
 
 def _column_of_names(table: LabelTable, others: Collection[str]) -> str | None:
-    """Return a column that names images, by its own name or its values; None if there is none."""
-    columns = [column for column in table.header if column not in others]
-    usual = known_path_column(columns)
+    """Return a column that names images, by its own name or its values; None if there is none.
+
+    Values are names if some end like files of images, if all are different and some are text, or
+    if they count the rows in another order.
+    """
+    columns = [column for column in dict.fromkeys(table.header) if column not in others]
+    lowered = {column.lower(): column for column in reversed(columns)}
+    usual = next((lowered[known] for known in ID_COLUMNS if known in lowered), None)
     if usual is not None:
         return usual
-    rows = [row.cells for row in islice(table.rows(columns), _TRIED) if isinstance(row, Row)]
-    return next((c for c in columns if any(_is_image(cells[c]) for cells in rows)), None)
+    rows = [row.cells for row in table.rows(columns) if isinstance(row, Row)]
+    for column in columns:
+        cells = [row[column] for row in rows if row[column].lower() not in MISSING]
+        if any(map(_is_image, cells)):
+            return column
+        is_filled = len(cells) > 1 and len(cells) >= _FILLED * len(rows)
+        if is_filled and len(set(cells)) == len(cells) and _are_names(cells):
+            return column
+    return None
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Return whether different values name rows: text, or the numbers of rows in another order."""
+    try:
+        numbers = [float(cell) for cell in cells]
+    except ValueError:
+        return True
+    counted = sorted(numbers)
+    is_count = counted == [counted[0] + i for i in range(len(counted))] and counted[0] in (0, 1)
+    return is_count and numbers != counted
 
 
 def _is_image(name: str) -> bool:
@@ -198,7 +284,7 @@ class Labels:
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
         left_out: what is missing in the file, listed after its rows.
         cluster: the column of the person or source that an image comes from, if there is one; an
-            image whose cell is empty is a cluster of its own.
+            image whose cell is empty, or says so (NA, None), is a cluster of its own.
         features: in place of images.
         by_position: let rows without ids belong to the rows of a label file that has names, in the
             order of both.
@@ -249,11 +335,13 @@ class Labels:
             self._check_position(table)
             named, read = _NUMBER, wanted
         else:
-            named = self.path or _path_column(table, self.images, stored)
+            named = self.path or _path_column(table, self.images, stored, wanted)
+            table.check_once([named])
             read = [named, *wanted]
         rows = list(table.rows(read))
         if stored is not None:
             _match(stored, self.file.name, rows, named, skip_unknown)
+        self._check_clusters(rows)
         columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
@@ -267,12 +355,28 @@ class Labels:
 
     def _check_position(self, table: LabelTable) -> None:
         """Raise if features without ids would be joined by their order to rows that have names."""
+        if self.by_position or self.features is None:
+            return
         names = self.path or _column_of_names(table, {*self.columns, *self._clusters})
-        if names is not None and not self.by_position and self.features is not None:
+        if names is not None:
             raise DatasetError(
                 f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
                 f"column {names!r}: store the ids beside the features; or, if both have their rows "
                 "in the same order for certain, say so with `by_position`."
+            )
+
+    def _check_clusters(self, rows: Sequence[Row | Problem]) -> None:
+        """Raise if clusters read alike: the images of one person would be those of two."""
+        if self.cluster is None:
+            return
+        cells = [row.cells[self.cluster] for row in rows if isinstance(row, Row)]
+        counts = Counter(cell for cell in cells if cell.lower() not in _NO_CLUSTER)
+        groups = same_cells(counts)
+        if groups:
+            raise DatasetError(
+                f"column {self.cluster!r} of {self.file.name!r} holds clusters that read alike: "
+                f"{_shown_spellings(groups, counts)}. Write each in one way in the file or, if "
+                "they differ, so that they do not read alike."
             )
 
     @property
@@ -307,6 +411,11 @@ class LabelValues:
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[Row | Problem] = field(repr=False)
 
+    @property
+    def path_column(self) -> str | None:
+        """The column that names images or features; None if rows are joined by their order."""
+        return None if self.labels.is_joined_by_position else self._columns[0]
+
     def names(self, column: str) -> list[str]:
         """Return all labels of a column, sorted.
 
@@ -324,12 +433,13 @@ class LabelValues:
     def check_spellings(self, column: str) -> None:
         """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
 
-        Case, composed letters, spaces and invisible characters are all that differs.
+        Case, composed letters, spaces and invisible characters are all that differs; or they are
+        the same number, such as 1 and 1.0.
         """
         counts: Counter[str] = Counter()
         for value, n in self.raw[column].items():
             counts[self.labels._label(column, value)] += n
-        groups = same_names(counts)
+        groups = same_cells(counts)
         if not groups:
             return
         options = []
@@ -339,13 +449,10 @@ class LabelValues:
             others = {value for value in self.raw[column]
                       if self.labels._label(column, value) in spellings}  # fmt: skip
             options += [rename_option(column, v, label) for v in sorted(others - {label})]
-        shown = [
-            " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
-            for spellings in groups[:_MOST_SPELLINGS]
-        ]
         raise DatasetError(
             f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
-            f"{'; '.join(shown)}. If they mean the same, rename them:\n{' '.join(options)}"
+            f"{_shown_spellings(groups, counts)}. If they mean the same, rename them:\n"
+            f"{' '.join(options)}"
         )
 
     def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
@@ -358,7 +465,7 @@ class LabelValues:
         allowed: dict[str, set[str]] = {}
         unknown, options = [], list[str]()
         for column, counts in self.raw.items():
-            by_fold = {folded(label): label for label in named[column]}
+            by_meaning = {meaning(label): label for label in named[column]}
             known = {v for v in counts if self.labels._label(column, v) in named[column]}
             allowed[column] = known
             unknown += [
@@ -367,9 +474,9 @@ class LabelValues:
                 if value not in known
             ]
             options += [
-                rename_option(column, value, by_fold[folded(value)])
+                rename_option(column, value, by_meaning[meaning(value)])
                 for value in counts
-                if value not in known and folded(value) in by_fold
+                if value not in known and meaning(value) in by_meaning
             ]
         if unknown and not skip_unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
@@ -435,8 +542,17 @@ class LabelValues:
             attributes = {attribute: cells[attribute] for attribute in sensitive}
             source = None
             if cluster is not None:
-                source = "" if cells[cluster].lower() in MISSING else cells[cluster]
+                source = "" if cells[cluster].lower() in _NO_CLUSTER else cells[cluster]
             yield Record(path, cells[target_column], attributes, key, source), problem
+
+
+def _shown_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
+    """Return the first groups of spellings with their rows."""
+    shown = [
+        " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
+        for spellings in groups[:_MOST_SPELLINGS]
+    ]
+    return "; ".join(shown)
 
 
 def rename_values(

@@ -226,7 +226,7 @@ def audit_folder(
                 "images": printable(labels.images.resolve().name),
                 "target_column": labels.target,
                 "sensitive_columns": list(labels.sensitive),
-                "path_column": labels.path,
+                "path_column": values.path_column,
                 "cluster_column": labels.cluster,
                 "by_position": labels.is_joined_by_position,
                 "rename": {column: dict(names) for column, names in labels.rename.items()},

@@ -302,3 +302,15 @@ def test_renames_of_labels_and_of_answers(folder: Path) -> None:
     assert "['2']" in error
     error = call(*BOTH, *columns, *options, "--rename", "nothing: 2=cat", code=3).stderr
     assert "'nothing'" in error
+
+
+def test_two_columns_of_names_are_not_guessed(folder: Path) -> None:
+    """Under names that nobody knows; the first of them was taken."""
+    rows = [*zip(NAMES[1:] + NAMES[:1], NAMES, TRUTH, PLACE, strict=True)]
+    write(folder / "labels.csv", "before it,shown,class,place", rows)
+    command = (*BOTH, "--labels", "labels.csv", "--target-column", "class")
+    error = call(*command, code=3).stderr
+    assert "'before it', 'shown'; say which one names the rows with `--path-column`" in error
+    write(folder / "labels.csv", "before it,image,class,place", rows)
+    result = call(*command)
+    assert "The column 'image' of 'labels.csv' names the images." in result.stderr

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cli_fixtures import call, count_rows, write_labels
 
@@ -248,3 +250,42 @@ def test_features_of_another_model_are_a_note(place: Path, tmp_path: Path) -> No
     found = call("predict", "--features", str(tmp_path / "other.npz"), *text, *NAMED, "--csv")
     assert "Note: `features` point elsewhere than the text features" in found.stderr
     assert "point elsewhere" not in call("predict", *stored(place), *NAMED, "--csv").stderr
+
+
+def test_the_column_of_ids_is_said_and_recorded(place: Path, tmp_path: Path) -> None:
+    """Beside the index that pandas writes: it was taken for the ids."""
+    vectors = np.load(place / "images.npy")
+    np.savez(tmp_path / "f.npz", features=vectors, ids=np.arange(60))
+    order = np.random.default_rng(1).permutation(60)
+    labels = tmp_path / "labels.csv"
+    rows = [
+        f"{i},{k},{DRAWN[k].target},{DRAWN[k].sensitive['colour']}" for i, k in enumerate(order)
+    ]
+    labels.write_text("\n".join([",uid,animal,colour", *rows]))
+    out = tmp_path / "out"
+    command = ["audit", "--features", str(tmp_path / "f.npz"), "--labels", str(labels)]
+    command += ["--adapters", "zero-shot", *COLUMNS, *NAMED, "--out", str(out)]
+    error = call(*command, code=3).stderr
+    assert "'', 'uid'; say which one names the rows with `--path-column`" in error
+    call(*command, "--path-column", "uid")
+    document = Audit.load(out / "audit.json").document
+    labels.write_text("\n".join([",id,animal,colour", *rows]))
+    result = call(*command[:-1], str(tmp_path / "found"))
+    assert "The column 'id' of 'labels.csv' names the features." in result.stderr
+    found = Audit.load(tmp_path / "found" / "audit.json").document
+    assert found.provenance["data"]["path_column"] == "id"
+    expected = [group.correct for group in document.runs[0].groups]
+    assert [group.correct for group in found.runs[0].groups] == expected
+    answered = answers("--features", str(place / "images.npy"), "--adapter", "zero-shot").values()
+    right = sum(one.target == row["label"] for one, row in zip(DRAWN, answered, strict=True))
+    assert sum(expected) == right
+
+
+def test_rows_without_a_vector_are_left_out_with_an_exit_code(place: Path, tmp_path: Path) -> None:
+    vectors = [None if i in (3, 7) else row for i, row in enumerate(np.load(place / "images.npy"))]
+    table = pa.table({"id": [f"p{i}" for i in range(60)], "vector": pa.array(vectors)})
+    pq.write_table(table, tmp_path / "f.parquet")
+    for command in "predict", "examine":
+        source = command, "--features", str(tmp_path / "f.parquet"), *NAMED
+        error = call(*source, code=4).stderr
+        assert "has no vector of theirs: 2 ('p3', 'p7')" in error

@@ -256,3 +256,99 @@ def test_features_without_ids_and_labels_with_names(header: str, tmp_path: Path)
         labels.scan()
     allowed = Labels(*common, features=features, by_position=True).scan().records()
     assert [row.key if isinstance(row, Record) else "" for row in allowed] == ["0", "1", "2", "3"]
+
+
+NUMBERS = np.random.default_rng(0).permutation(8)  # ids of rows of labels, in another order
+EIGHT = np.arange(24, dtype=np.float32).reshape(8, 3) + 1
+
+
+def numbered(folder: Path, header: str, **more: Any) -> Labels:
+    """Labels whose columns ``order`` and "" count rows; others are `NUMBERS`, or a neighbour's."""
+    features = FeatureFile(folder / "f.npz", EIGHT, [*map(str, range(8))])  # type: ignore[arg-type]
+    columns = {"order": range(8), "": range(8), "nn": (NUMBERS + 1) % 8, "person": range(8)}
+    cells = [columns.get(name, NUMBERS) for name in header.split(",")]
+    rows = [",".join([*map(str, row), "cat", "sea"]) for row in zip(*cells, strict=True)]
+    (folder / "labels.csv").write_text("\n".join([f"{header},animal,place", *rows]))
+    return Labels(
+        features.path, folder / "labels.csv", "animal", ("place",), features=features, **more
+    )
+
+
+@pytest.mark.parametrize("header", [",uid", "order,uid", "uid,order", "nn,uid", ",image,id"])
+def test_ids_that_several_columns_may_be_are_not_guessed(header: str, tmp_path: Path) -> None:
+    """An index that pandas wrote was taken for the ids: an accuracy of 72 became 34."""
+    if header == ",image,id":  # a known name each, of different ids
+        labels = numbered(tmp_path, "id,nn")
+        text = labels.file.read_text().replace("id,nn", "id,image")
+        labels.file.write_text(text)
+        columns = "'id', 'image'"
+    else:
+        labels = numbered(tmp_path, header)
+        columns = ", ".join(map(repr, header.split(",")))
+    with pytest.raises(DatasetError) as error:
+        labels.scan()
+    assert f"has several columns that hold ids of 'f.npz': {columns}" in str(error.value)
+    assert "`path_column`" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "more"),
+    [
+        (",id", "id", {}),
+        (",name", "name", {}),
+        ("order,uid", "uid", {"path": "uid"}),
+        ("person,uid", "uid", {"cluster": "person"}),
+        ("uid,Image", "Image", {}),  # the same ids twice
+    ],
+)
+def test_the_column_of_ids(header: str, column: str, more: Any, tmp_path: Path) -> None:
+    values = numbered(tmp_path, header, **more).scan()
+    assert values.path_column == column
+    keys = [row.key for row in values.records() if isinstance(row, Record)]
+    assert keys == [*map(str, NUMBERS)]
+
+
+def test_ids_that_the_first_rows_do_not_have(tmp_path: Path) -> None:
+    """The first column was taken where none of the first hundred rows has a vector."""
+    labels = numbered(tmp_path, "uid")
+    rows = [f"{i + 1000},{i},cat,sea" for i in range(-150, 8)]
+    labels.file.write_text("\n".join(["other,uid,animal,place", *rows]))
+    assert labels.scan(skip_unknown=True).path_column == "uid"
+
+
+def test_a_column_of_ids_that_is_there_twice(tmp_path: Path) -> None:
+    """CSV took the last and Excel the first."""
+    labels = numbered(tmp_path, "id,nn")
+    labels.file.write_text(labels.file.read_text().replace("id,nn", "id,id"))
+    with pytest.raises(DatasetError, match=r"has more than one column called \['id'\]"):
+        labels.scan()
+
+
+HEADERS = "name,names,ids,paths,filenames,uid,key,photo,photo_id,img_id,image_uid".split(",")
+
+
+@pytest.mark.parametrize("column", HEADERS)
+@pytest.mark.parametrize("ids", [("p3", "p1", "p0", "p2"), (3, 1, 0, 2)])
+def test_names_without_endings_are_names(column: str, ids: Any, tmp_path: Path) -> None:
+    """Their rows were joined with vectors without ids by nothing but their order."""
+    features = read_features(write(tmp_path / "f.npy", ROWS, None))
+    rows = [f"{name},cat,sea" for name in ids]
+    (tmp_path / "labels.csv").write_text("\n".join([f"{column},animal,place", *rows]))
+    common = (features.path, tmp_path / "labels.csv", "animal", ("place",))
+    with pytest.raises(DatasetError, match=rf"has names, in the column '{column}'"):
+        Labels(*common, features=features).scan()
+    assert Labels(*common, features=features, by_position=True).scan().path_column is None
+
+
+def test_columns_that_are_no_names(tmp_path: Path) -> None:
+    """Numbers of rows, ages, and texts that come again or seldom."""
+    features = read_features(write(tmp_path / "f.npy", ROWS, None))
+    rows = [
+        "0,31,0.5,a,,cat,sea",
+        "1,55,0.1,b,,dog,sea",
+        "2,4,0.2,a,,cat,sea",
+        "3,7,0.9,c,x,dog,sea",
+    ]
+    (tmp_path / "labels.csv").write_text("\n".join([",age,score,site,note,animal,place", *rows]))
+    common = (features.path, tmp_path / "labels.csv", "animal", ("place",))
+    assert len(Labels(*common, features=features).scan().records()) == 4

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fair_tta.datasets._labels import Labels, LabelValues, rename_option, rename_values
+from fair_tta.datasets._records import Record
 from fair_tta.errors import DatasetError
 from fair_tta.lab.cli._names import parse_renames
 
@@ -37,6 +38,11 @@ def pasted(message: str) -> dict[str, dict[str, str]]:
         (["caf\u00e9", "cafe\u0301", "cafe\u0301", "bar"], "caf\u00e9"),
         (["land", "land\u200b", "\u202eland", "sea"], "land"),
         (["stra\u00dfe", "STRASSE", "STRASSE", "weg"], "STRASSE"),
+        (["1", "1.0", "1", "01", "2"], "1"),
+        (["0", "0", "0.0", "00", "-0", "1"], "0"),
+        (["True", "1", "1", "true", "2"], "1"),
+        (["0", "0", "False", "1.5"], "0"),
+        (["1e1", "10", "10", "9"], "10"),
     ],
 )
 def test_values_that_read_alike(values: list[str], label: str, tmp_path: Path) -> None:
@@ -59,7 +65,45 @@ def test_a_value_that_reads_like_a_name(tmp_path: Path) -> None:
 
 
 def test_different_values_stay(tmp_path: Path) -> None:
-    assert labels_of(tmp_path, ["-1", "1", "US", "us citizen"]).names("shape")
+    names = ["-1", "1", "US", "us citizen", "1.5", "1-2", "false", "1e9999999999", "1.x"]
+    assert labels_of(tmp_path, names).names("shape") == sorted(names)
+
+
+def test_a_value_that_is_the_same_number_as_a_name(tmp_path: Path) -> None:
+    values = labels_of(tmp_path, ["1", "1.0", "0"])
+    with pytest.raises(DatasetError) as error:
+        values.allowed({"shape": ["1", "0"], "place": ["in"]}, skip_unknown=False)
+    assert str(error.value).endswith("--rename 'shape: 1.0=1'")
+
+
+def clusters_of(folder: Path, cells: list[str]) -> list[str | None]:
+    rows = [f"{i}.png,cat,in,{cell}" for i, cell in enumerate(cells)]
+    file = folder / "labels.csv"
+    file.write_text("\n".join(["path,animal,place,person", *rows]), encoding="utf-8")
+    labels = Labels(folder, file, "animal", ("place",), cluster="person")
+    records = labels.scan().records(check_images=False)
+    return [row.cluster for row in records if isinstance(row, Record)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["person 1", "Person 1 ", "person 2"],
+        ["1", "1.0", "2"],
+        ["person 1", "person  1", "None"],
+        ["x", "x\u200b", "y"],
+    ],
+)
+def test_clusters_that_read_alike(cells: list[str], tmp_path: Path) -> None:
+    """The images of one person were two persons."""
+    with pytest.raises(DatasetError, match=r"'person' of 'labels[.]csv' holds clusters that"):
+        clusters_of(tmp_path, cells)
+
+
+def test_clusters_that_are_missing(tmp_path: Path) -> None:
+    """All images without a person were of one person called None."""
+    cells = ["None", "none", "NA", "", "<NA>", "null", "a", "b"]
+    assert clusters_of(tmp_path, cells) == ["", "", "", "", "", "", "a", "b"]
 
 
 @given(st.lists(TEXT, min_size=3, max_size=3, unique=True))

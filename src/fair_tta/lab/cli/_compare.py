@@ -14,7 +14,7 @@ import typer
 from fair_tta._io import printable, text_cell
 from fair_tta.lab.cli._console import exits, log, usage
 from fair_tta.lab.cli._expand import with_shared_options
-from fair_tta.lab.cli._labels import print_and_exit
+from fair_tta.lab.cli._labels import log_path_column, print_and_exit
 from fair_tta.lab.cli._names import parse_renames, targets_option
 from fair_tta.lab.cli._options import (
     LAST_FILE,
@@ -108,6 +108,9 @@ def compare_command(
         answers = [
             Labels(Path(), file, column, (), columns.path_column).scan() for file, column in sources
         ]
+        chosen = {(run.labels.file, run.path_column): run for run in (truth, *answers)}
+        for run in chosen.values():
+            log_path_column(run)
         truth, *answers = rename_values([truth, *answers], renames)
         classes = {*truth.names(columns.target_column), *named_classes}
         for column in columns.sensitive_column:

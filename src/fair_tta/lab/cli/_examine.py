@@ -121,4 +121,5 @@ def examine_command(
                 show(f"Written to {out}: {files}", wrap=False)
     if n_failed:
         log(f"{n_failed} of {examination.document.n + n_failed} images could not be used.")
+    if n_failed or encoder.has_left_out:
         raise typer.Exit(LEFT_OUT)

@@ -71,6 +71,8 @@ def read_labels(
         features=stored,
         by_position=labels.by_position,
     ).scan(skip_unknown=labels.skip_unknown)
+    if labels.labels is not None:
+        log_path_column(values)
 
     # Names without an option are the values in the columns
     if prompts.targets:
@@ -80,6 +82,14 @@ def read_labels(
     named = usage("--sensitive", attributes_option, prompts.sensitive, columns)
     sensitive = {column: named.get(column) or column_names(values, column) for column in columns}
     return values, PromptSpec(targets, sensitive, prompts.read_templates(bool(sensitive)))
+
+
+def log_path_column(values: LabelValues) -> None:
+    """Log which column names the rows, if no option did."""
+    column = values.path_column
+    if column is not None and values.labels.path is None:
+        named = "images" if values.labels.features is None else "features"
+        log(f"The column {column!r} of {values.labels.file.name!r} names the {named}.")
 
 
 def log_prompts(classifier: FairTPTClassifier) -> None:

@@ -179,6 +179,11 @@ class EncoderOptions(ModelOptions):
         """The stored features, read once."""
         return self._read_features(id_column=None)
 
+    @property
+    def has_left_out(self) -> bool:
+        """Whether rows of the stored features have no vector, which is logged on reading."""
+        return self.stored is not None and bool(self.stored.missing)
+
     def _read_features(self, id_column: str | None) -> FeatureFile | None:
         if self.features is None:
             return None

@@ -268,4 +268,5 @@ def predict_command(
             raise FairTTAError(NO_IMAGE)
     if n_failed:
         log(f"{n_failed} of {n_done} images could not be used.")
+    if n_failed or encoder.has_left_out:
         raise typer.Exit(LEFT_OUT)
