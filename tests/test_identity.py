@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -91,6 +92,19 @@ def test_code_of_the_user_is_known_by_its_file(
     monkeypatch.setitem(globals(), "__file__", str(other))
     assert fingerprint(InFile(1)) != before[0]
     assert fingerprint(Frozen(1)) != before[1]
+
+
+def test_code_of_the_user_includes_what_it_imports_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a method whose helper had changed were taken for finished."""
+    (tmp_path / "shift_by.py").write_text("SHIFT = 0\n")
+    (tmp_path / "shifted.py").write_text("import shift_by\n\n\nclass Shifted:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    shifted = importlib.import_module("shifted").Shifted()
+    before = fingerprint(shifted)
+    (tmp_path / "shift_by.py").write_text("SHIFT = 1\n")
+    assert fingerprint(shifted) != before
 
 
 def test_what_has_no_lasting_identity_has_no_fingerprint() -> None:

@@ -18,6 +18,7 @@ from functools import cache
 from hashlib import blake2b, sha256
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -148,10 +149,32 @@ def _code_of(value: Any) -> dict[str, str] | None:
         if not file or not home or Path(file).is_relative_to(Path(home).parent):
             return {}
     try:
-        data = Path(file).read_bytes() if file else inspect.getsource(defined).encode()
+        if module is None or not file:
+            source = inspect.getsource(defined).encode()
+            return {"source": f"sha256:{sha256(source).hexdigest()}"}
+        files = _files_of(module)
+        return {path.name: f"sha256:{sha256(path.read_bytes()).hexdigest()}" for path in files}
     except (OSError, TypeError):
         return None
-    return {Path(file).name if file else "source": f"sha256:{sha256(data).hexdigest()}"}
+
+
+def _files_of(module: ModuleType) -> list[Path]:
+    """Return the file of a module, and those beside it that it imports, and they in turn."""
+    modules = [module]
+    files: list[Path] = []
+    for each in modules:  # grows while it is read
+        file = Path(getattr(each, "__file__", None) or "")
+        if file in files or (files and file.parent != files[0].parent):
+            continue
+        files.append(file)
+        for value in [*vars(each).values()]:
+            home = getattr(value, "__module__", None)
+            imported = value if isinstance(value, ModuleType) else None
+            if imported is None and isinstance(home, str):
+                imported = sys.modules.get(home)
+            if imported is not None:
+                modules.append(imported)
+    return files
 
 
 def weights_hash(model: nn.Module) -> str | None:

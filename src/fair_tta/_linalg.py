@@ -78,6 +78,15 @@ def is_rounding(rest: Tensor, before: Tensor, floor: float) -> Tensor:
     return is_less
 
 
+def are_alike(rows: Tensor, floor: float) -> Tensor:
+    """Return which rows are nearer to another row than `floor`: ``[..., n, dim] -> [..., n]``."""
+    squares = rows.square().sum(-1)
+    distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * rows @ rows.mT
+    itself = torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
+    nearest: Tensor = (distances + 4 * itself).amin(-1)  # no unit features are farther apart than 2
+    return nearest < floor**2
+
+
 _ROUNDING = 1e-6  # a direction that is shorter, or so much shorter than the longest, is none
 
 

@@ -284,9 +284,9 @@ class FairTPTClassifier:
         """Drop all features, also those of other classifiers that share the cache.
 
         Call it after a change of the model that PyTorch does not count: numbers written through
-        ``.data``, NumPy or another process, weights that were made in `torch.inference_mode`, and
-        settings or code of a module. All other changes of weights, modules and forward hooks are
-        noticed at the next call.
+        ``.data``, NumPy or another process, weights that were made in `torch.inference_mode`,
+        settings or code of a module or of the image processor, and hooks on all modules at once.
+        All other changes of weights, modules and forward hooks are noticed at the next call.
         """
         self._current.renew()
 

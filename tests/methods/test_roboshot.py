@@ -16,10 +16,12 @@ from hypothesis import given
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
-from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta import TPT, FairTPTClassifier, FairTTAError, Features, ZeroShot
 from fair_tta.errors import PromptError
 from fair_tta.images._views import Identity
 from fair_tta.methods import RoboShot
+from fair_tta.methods._base import NO_CLASS
+from fair_tta.miniature import BADGES
 
 Array = npt.NDArray[np.float64]
 SENTENCES = ("a photo of water", "a photo of land", "has webbed feet", "has claws", "day", "night")
@@ -160,3 +162,17 @@ def test_lists_make_the_same_method() -> None:
     one, two = RoboShot(reject=[["a", "b"]]), RoboShot(reject=(("a", "b"),))  # type: ignore[list-item]
     assert one == two
     assert hash(one) == hash(two)
+
+
+@pytest.mark.parametrize("times", [1.0, 3.0, 0.3])
+def test_classes_that_only_differ_by_what_is_rejected(times: float) -> None:
+    """Their scores are equal but for rounding: a third of 100 labels changed with the length."""
+    colours = ["red", "blue", "green"]
+    clf = FairTPTClassifier(
+        "miniature", colours, colours, "a photo of a {sensitive} {target}.", adapter=RoboShot()
+    )
+    features = clf.encode([one.image for one in BADGES.draw(30, seed=5)], with_views=False)
+    answers = clf.predict(Features(times * features[:, 0]))
+    plain = clf.with_adapter("zero-shot").predict(Features(features[:, 0]))
+    assert answers.labels == plain.labels
+    assert all(NO_CLASS in answer.warnings for answer in answers)

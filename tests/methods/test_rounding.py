@@ -265,7 +265,7 @@ def test_a_class_among_the_values(name: str) -> None:
 
 
 def test_pairs_that_span_everything() -> None:
-    assert_zero_shot(ordinary(RoboShot(reject=ALL_AXES)).answers(), NO_IMAGE)
+    assert_zero_shot(ordinary(RoboShot(reject=ALL_AXES)).answers(), NO_IMAGE, NO_CLASS)
 
 
 def test_an_image_between_the_groups() -> None:

@@ -9,9 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, pair_differences, part_within, project_out, unit
+from fair_tta._linalg import (
+    are_alike,
+    is_rounding,
+    pair_differences,
+    part_within,
+    project_out,
+    unit,
+)
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
+    NO_CLASS,
     NO_IMAGE,
     Needs,
     Outcome,
@@ -82,9 +90,26 @@ class RoboShot(UsesTexts):
         image = features[:, :1]
         rest = project_out(image, rejected)
         steered = unit(rest + part_within(rest, _directions(task, self.accept or ())))
-        lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+        lost = {
+            NO_IMAGE: is_rounding(rest, image, task.image_floor),
+            NO_CLASS: self._alike_classes(task, texts, rejected),
+        }
         found = probabilities(task, steered.to(features), texts.target)
         return unless_rounding(task, features, found, lost)
+
+    def _alike_classes(self, task: Task, texts: Texts, rejected: Tensor) -> Tensor:
+        """Return which classes differ from another by rejected directions alone.
+
+        Their scores of a projected image are equal but for rounding, which would decide the label.
+        """
+
+        def compare() -> Tensor:
+            rest = project_out(texts.target, rejected)
+            return are_alike(rest, task.text_floor).to(texts.target.device)
+
+        if texts.target is task.target_features:
+            return task.remember(("alike classes", self), compare)
+        return compare()
 
 
 def _directions(task: Task, pairs: Pairs) -> Tensor:

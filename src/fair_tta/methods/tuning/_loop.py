@@ -116,12 +116,21 @@ def _bytes(task: Task, graph: tuple[Tensor, Tensor]) -> int:
     return graph_bytes(graph[1], model.parameters() if isinstance(model, nn.Module) else ())
 
 
+_WITHOUT_FLOAT64 = ("mps",)  # types of devices
+
+
 def _head(task: Task, term: PromptLoss, views: Tensor, features: Tensor) -> Tensor:
-    """The gradient of the loss with respect to each image's features of the prompts."""
+    """Return the gradient of the loss with respect to each image's features of the prompts.
+
+    It is computed in float64: at the temperature of a real CLIP probabilities are so close to 0 and
+    1 that in float32 the gradient of their entropy loses all digits, and ELRA divides by it.
+    """
+    is_wide = views.device.type not in _WITHOUT_FLOAT64
+    dtype = torch.float64 if is_wide else features.dtype
     with torch.enable_grad():
-        features = features.detach().expand(len(views), -1, -1).clone().requires_grad_()
-        loss = term.loss(task, views, features).sum()
-    return torch.autograd.grad(loss, features)[0]
+        leaf = features.detach().expand(len(views), -1, -1).to(dtype, copy=True).requires_grad_()
+        loss = term.loss(task, views.to(dtype), leaf).sum()
+    return torch.autograd.grad(loss, leaf)[0].to(features.dtype)
 
 
 def confident_views(task: Task, views: Tensor, rho: float) -> Tensor:
