@@ -20,14 +20,19 @@ METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
 
 
 @lru_cache
-def question(name: str) -> long_steps.Question:
-    return long_steps.drawn_question(name, 4)
+def question(name: str, scale: float | None = None) -> long_steps.Question:
+    return long_steps.drawn_question(name, 4, scale=scale)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    ("name", "scale"), [*product(TASKS, [None]), ("birds", 40.0), ("birds", 100.0)]
+)
 @pytest.mark.parametrize(("method", "loss"), METHODS)
-def test_answers_are_those_of_exact_arithmetic(name: str, method: type[FairTPT], loss: str) -> None:
-    for answer in long_steps.answers(question(name), method, loss):
+def test_answers_are_those_of_exact_arithmetic(
+    name: str, scale: float | None, method: type[FairTPT], loss: str
+) -> None:
+    """With gradients in float32 a quarter of the answers at 100 were off by more than 1e-3."""
+    for answer in long_steps.answers(question(name, scale), method, loss):
         allowed = long_steps.tolerance(answer.relative_step)
         for other in (answer.exact, answer.alone):
             assert long_steps.largest(answer.probabilities, other) <= allowed, answer

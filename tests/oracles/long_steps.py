@@ -65,10 +65,14 @@ def parts(prompts: list[Prompt]) -> list[literal.Prompt]:
     return [[(part.text, part.slot is not None) for part in prompt.parts] for prompt in prompts]
 
 
-def drawn_question(name: str, images: int, seed: int = 77) -> Question:
-    """A task of the drawn world with a twin of its model in float64."""
+def drawn_question(name: str, images: int, seed: int = 77, scale: float | None = None) -> Question:
+    """Return a task of the drawn world with a twin of its model in float64.
+
+    Its inverse temperature is the model's own, 8.5; those of real CLIPs are 100.
+    """
     world = TASKS[name]
-    clf = FairTPTClassifier("miniature", world.targets, world.sensitive, world.template)
+    names = world.targets, world.sensitive, world.template
+    clf = FairTPTClassifier("miniature", *names, scale=scale)
     backend: Any = clf._backend
     twin = copy.deepcopy(backend.model).double().eval()
     templates = Templates.from_sentence(world.template)
@@ -84,6 +88,7 @@ def drawn_question(name: str, images: int, seed: int = 77) -> Question:
     )
     views = clf.encode([one.image for one in world.draw(images, seed=seed)])
     text = literal.LiteralText(twin, "hf", backend.tokenizer)
+    text.scale = text.scale if scale is None else scale
     return Question(name, clf._task, text, plain, views)
 
 
