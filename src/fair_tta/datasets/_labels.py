@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
@@ -444,8 +445,8 @@ class LabelValues:
             return
         options = []
         for spellings in groups:
-            # of the most frequent spelling, one that can be typed as it is shown
-            label = max(spellings, key=lambda name: (escaped(name) == name, counts[name]))
+            # one that can be typed as it is shown: the shortest numeral, or what is most frequent
+            label = max(spellings, key=lambda name: (_typed(name), counts[name]))
             others = {value for value in self.raw[column]
                       if self.labels._label(column, value) in spellings}  # fmt: skip
             options += [rename_option(column, v, label) for v in sorted(others - {label})]
@@ -544,6 +545,11 @@ class LabelValues:
             if cluster is not None:
                 source = "" if cells[cluster].lower() in _NO_CLUSTER else cells[cluster]
             yield Record(path, cells[target_column], attributes, key, source), problem
+
+
+def _typed(name: str) -> tuple[bool, int]:
+    """Return whether a name can be typed as it is shown, and how short it is if it is a number."""
+    return escaped(name) == name, -len(name) if isinstance(meaning(name), Decimal) else 0
 
 
 def _shown_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:

@@ -314,3 +314,17 @@ def test_two_columns_of_names_are_not_guessed(folder: Path) -> None:
     write(folder / "labels.csv", "before it,image,class,place", rows)
     result = call(*command)
     assert "The column 'image' of 'labels.csv' names the images." in result.stderr
+
+
+def test_answers_that_are_the_same_numbers_as_labels(folder: Path) -> None:
+    """Some of them: they were wrong answers, without a word."""
+    numbers = {"cat": "0", "dog": "1"}
+    rows = [*zip(NAMES, TRUTH, PLACE, strict=True)]
+    write(folder / "labels.csv", "file,class,place", ((n, numbers[t], p) for n, t, p in rows))
+    answers = [numbers[label] + ".0" * (i % 2) for i, label in enumerate(BEFORE)]
+    write(folder / "before.csv", "image,label", zip(NAMES, answers, strict=True))
+    command = ("compare", "before.csv", "--labels", "labels.csv", "--target-column", "class")
+    error = call(*command, "--sensitive-column", "place", code=4).stderr
+    assert "Some answers of 'before.csv' read like labels: " in error
+    for rename in "'label: 0.0=0'", "'label: 1.0=1'":
+        assert f"--rename {rename}" in error

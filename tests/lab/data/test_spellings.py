@@ -41,7 +41,7 @@ def pasted(message: str) -> dict[str, dict[str, str]]:
         (["1", "1.0", "1", "01", "2"], "1"),
         (["0", "0", "0.0", "00", "-0", "1"], "0"),
         (["True", "1", "1", "true", "2"], "1"),
-        (["0", "0", "False", "1.5"], "0"),
+        (["0", "False", "False", "1.5"], "0"),  # the shortest, whatever is frequent
         (["1e1", "10", "10", "9"], "10"),
     ],
 )

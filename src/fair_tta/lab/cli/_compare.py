@@ -136,7 +136,7 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
     Raises:
         DatasetError: no answer of the file is one of the classes.
     """
-    from fair_tta._spelling import escaped, likely_labels
+    from fair_tta._spelling import escaped, likely_labels, meaning
     from fair_tta.datasets._labels import rename_option
     from fair_tta.errors import DatasetError
     from fair_tta.metrics._estimates import listed
@@ -151,6 +151,10 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
     unknown = [answer for answer in counts if renamed.get(answer, answer) not in known]
     unknown.sort(key=lambda answer: -counts[answer])
     meant = likely_labels(unknown, sorted(classes))
+    by_meaning = {meaning(label): label for label in classes}
+    for answer in unknown:  # 1.0 is the label 1
+        if meaning(answer) in by_meaning:
+            meant.setdefault(answer, by_meaning[meaning(answer)])
     if len(unknown) < len(counts) or not unknown:
         if meant:
             options = [rename_option(column, answer, label) for answer, label in meant.items()]
