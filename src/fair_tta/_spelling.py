@@ -41,19 +41,6 @@ def folded(name: str) -> str:
     return _visible(composed)
 
 
-def same_names(names: Iterable[str]) -> list[list[str]]:
-    """Return groups of two or more different names that read alike.
-
-    Example:
-        >>> same_names(["circle", "CIRCLE", "square"])
-        [['circle', 'CIRCLE']]
-    """
-    spellings: defaultdict[str, list[str]] = defaultdict(list)
-    for name in dict.fromkeys(names):
-        spellings[folded(name)].append(name)
-    return [group for group in spellings.values() if len(group) > 1]
-
-
 def unseen_twins(names: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more different names that no reader can tell apart.
 
