@@ -5,6 +5,7 @@ Small linear algebra happens on the CPU in float64, wherever the model is.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +20,16 @@ _SHORTEST, _LONGEST = 1e-9, 1e9  # between them squares keep their digits
 def wide(x: Tensor) -> Tensor:
     """The same on the CPU in float64."""
     return x.cpu().double()  # some devices have no float64
+
+
+@cache
+def has_float64(device: torch.device) -> bool:
+    """Return whether a device computes in float64; some do not."""
+    try:
+        torch.ones(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):
+        return False
+    return True
 
 
 def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:

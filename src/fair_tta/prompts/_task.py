@@ -314,8 +314,12 @@ class Task:
         )
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
-        """``scale * cosine``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
-        return self.scale * (images @ texts.transpose(-1, -2))
+        """Return ``scale * cosine``, in the wider dtype of both.
+
+        ``[..., n, dim], [..., k, dim] -> [..., n, k]``
+        """
+        dtype = torch.promote_types(images.dtype, texts.dtype)
+        return self.scale * (images.to(dtype) @ texts.to(dtype).transpose(-1, -2))
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
         """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fair_tta._linalg import has_float64
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
 from fair_tta.methods.tuning._directions import Aggregator, WeightedSum, combine, needed_terms
 from fair_tta.methods.tuning._entropy import check_rho, most_confident
@@ -116,17 +117,13 @@ def _bytes(task: Task, graph: tuple[Tensor, Tensor]) -> int:
     return graph_bytes(graph[1], model.parameters() if isinstance(model, nn.Module) else ())
 
 
-_WITHOUT_FLOAT64 = ("mps",)  # types of devices
-
-
 def _head(task: Task, term: PromptLoss, views: Tensor, features: Tensor) -> Tensor:
     """Return the gradient of the loss with respect to each image's features of the prompts.
 
     It is computed in float64: at the temperature of a real CLIP probabilities are so close to 0 and
     1 that in float32 the gradient of their entropy loses all digits, and ELRA divides by it.
     """
-    is_wide = views.device.type not in _WITHOUT_FLOAT64
-    dtype = torch.float64 if is_wide else features.dtype
+    dtype = torch.float64 if has_float64(views.device) else features.dtype
     with torch.enable_grad():
         leaf = features.detach().expand(len(views), -1, -1).to(dtype, copy=True).requires_grad_()
         loss = term.loss(task, views.to(dtype), leaf).sum()

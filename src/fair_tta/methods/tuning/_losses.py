@@ -27,7 +27,11 @@ class PromptLoss(Hashable, Protocol):
         """All prompts of the loss."""
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
-        """The loss of each image, see `Term.loss`."""
+        """Return the loss of each image, see `Term.loss`.
+
+        `views` and `features` are in float64 where the device has it, unlike the task's own such as
+        ``task.target_features``: ``task.log_probabilities`` takes both together.
+        """
 
 
 @dataclass(frozen=True)
