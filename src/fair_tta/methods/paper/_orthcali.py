@@ -57,7 +57,7 @@ class OrthCali(UsesTexts):
     needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
-        check_number("lam", self.lam, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+        check_number("lam", self.lam, "be a finite number from 0 on", lambda x: 0 <= x < math.inf)
 
     def _check_task(self, task: Task) -> None:
         for attribute in task.sensitive if self.lam > 0 else ():

@@ -151,7 +151,9 @@ class TSLoss(_SensitiveLoss):
 class SuperTSLoss(_SensitiveLoss):
     """``(mean_y l(Y; t_y), -mean_y l(S | y; t_y))``: each target y has a context t_y of its own.
 
-    The paper does not say how to predict then; here each target is scored with its own context.
+    The paper does not say how to predict then; here each target is scored with its own context, and
+    the sensitive probabilities are those with the context of the answered target. `ELRA` takes one
+    rate for all contexts together, where one for each would be an equal reading.
 
     Args:
         joint: as in `SLoss`.
