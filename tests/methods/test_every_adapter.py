@@ -535,7 +535,7 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
         (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
         (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
-        (lambda: OrthCali(lam=math.inf), "`lam` should be a number from 0 on"),
+        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number from 0 on"),
         (lambda: FairTPT() >> TPT(), "the second method of a chain should be a UsesTexts"),  # type: ignore[operator]
         (lambda: Chained(Zero(), OrthCali()), "the first method of a chain should be a FindsTexts"),  # type: ignore[arg-type]
         (lambda: ELRA(beta=0), "`beta` should be a positive number"),
