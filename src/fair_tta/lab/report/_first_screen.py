@@ -120,11 +120,10 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
         after = shown(row.after) if row else None
         if row is None or before is None or after is None:
             continue
-        change = interval(row.gap, signed=True, words=True)
-        more = f"{change} at {row.balanced_values}".lstrip()
+        more = f"at {row.balanced_values}"
         images = row.comparison.changes.n
         rows.append(BeforeAfter(name, images, before, after, row.values, more, row.tone))
-    caption = "In points, with the interval of the change, at balanced accuracy before and after. "
+    caption = "In points, at balanced accuracy before and after. "
     caption += "Coloured: the verdict of the report."
     found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
     return found if rows else None

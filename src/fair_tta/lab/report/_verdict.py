@@ -154,6 +154,8 @@ def title_of_many(tasks: Sequence[NamedAudit], title: str) -> str:
         return f"{title}: a gap between groups is shown on {tasks_with_gap} of {len(tasks)} tasks"
     if best.tone == "good":
         return f"{title}: {best.name} {_narrows_on(best)}"
+    if best.shown:
+        return f"{title}: {best.name} {_narrows_on(best)}, {best.harms} harmed"
     return f"{title}: no method is shown to narrow the gap without harm"
 
 
@@ -263,6 +265,15 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
         text = f"{best.name} {_narrows_on(best)}{_missing(best)}."
         helps = Card("What helps", text, figures, "good")
         return [wrong, helps, Card("What to do", f"Use {best.name}. {CONFIRM}", "")]
+    if best.shown:
+        helped = [task for task, row in known if row.judgement.is_shown]
+        harmed = [(task, row.judgement.costs) for task, row in known if row.harms]
+        losses = [f"on {task} it costs {listed(costs)}" for task, costs in harmed if costs]
+        losses += [f"on {task} it widens the gap" for task, costs in harmed if not costs]
+        text = f"{best.name} narrows the gap on {listed(helped)}; {'; '.join(losses)}"
+        todo = f"Use {best.name} for {listed(helped)} only. {CONFIRM}"
+        tried = Card("What was tried", f"{text}{_missing(best)}.", figures)
+        return [wrong, tried, Card("What to do", todo, "")]
     text = "No method is shown to narrow the gap without harm."
     text += f" {best.name} {best.verdict} tasks{_missing(best)}." * bool(best.narrows)
     todo = "Label more images of the worst groups, or try other methods."
@@ -272,7 +283,7 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
 def _narrows_on(method: MethodOnTasks) -> str:
     n = len(method.known)
     on = f"narrows the gap on {method.shown} of {n} task{'s' * (n != 1)}"
-    return on if method.shown == n else f"{on}, no harm is shown on the others"
+    return on if method.shown == n or method.harms else f"{on}, no harm is shown on the others"
 
 
 def _missing(method: MethodOnTasks) -> str:
