@@ -49,7 +49,13 @@ METHODS: dict[str, Adapter] = {
     "FairTPT-MO 100, radius 0.5": FairTPTMO(rate=ELRA(max_relative_step=0.5)),
 }
 FAIR = ("FairTPT 100", "FairTPT-MO 100")
-MAIN = ("ZeroShot", "Zero", "TPT", "OrthCali 1000", *FAIR)  # of the table in benchmarks/results
+MAIN = (
+    "ZeroShot",
+    "Zero",
+    "TPT",
+    "OrthCali 1000",
+    *FAIR,
+)  # of the table in benchmarks/results
 INTRODUCTION = """# The main methods on the drawn world
 
 `python benchmarks/claims.py --results` writes this file. Means over ten seeds (1000 to 1009) of 120
@@ -87,15 +93,25 @@ class Check:
     def verdict(self) -> str:
         _, low, high = self.interval
         if self.above is not None:
-            return "holds" if low >= self.above else "fails" if high < self.above else "open"
+            return (
+                "holds"
+                if low >= self.above
+                else "fails"
+                if high < self.above
+                else "open"
+            )
         assert self.below is not None
-        return "holds" if high <= self.below else "fails" if low > self.below else "open"
+        return (
+            "holds" if high <= self.below else "fails" if low > self.below else "open"
+        )
 
 
 def checks(found: Figures) -> list[Check]:
     tasks = list(TASKS)
 
-    def against(task: str, method: str, metric: str, other: str = "ZeroShot") -> np.ndarray:
+    def against(
+        task: str, method: str, metric: str, other: str = "ZeroShot"
+    ) -> np.ndarray:
         return found[task, method, metric] - found[task, other, metric]
 
     def average(method: str, metric: str, other: str = "ZeroShot") -> np.ndarray:
@@ -107,36 +123,67 @@ def checks(found: Figures) -> list[Check]:
         for metric, sign in ((WGA, "below"), (BIAS, "above"), (EOD, "above")):
             bound = {sign: 0.0}
             made.append(
-                Check(claim, f"{method}, {metric}, average", average(method, metric), **bound)
+                Check(
+                    claim,
+                    f"{method}, {metric}, average",
+                    average(method, metric),
+                    **bound,
+                )
             )
             for task in tasks:
                 made.append(
                     Check(
-                        claim, f"{method}, {metric}, {task}", against(task, method, metric), **bound
+                        claim,
+                        f"{method}, {metric}, {task}",
+                        against(task, method, metric),
+                        **bound,
                     )
                 )
     for method in FAIR:
         claim = "2: accuracy within 1 point, worst group not lower, higher on average"
         for task in tasks:
             made.append(
-                Check(claim, f"{method}, accuracy, {task}", against(task, method, ACC), above=-1.0)
+                Check(
+                    claim,
+                    f"{method}, accuracy, {task}",
+                    against(task, method, ACC),
+                    above=-1.0,
+                )
             )
             made.append(
                 Check(
-                    claim, f"{method}, worst group, {task}", against(task, method, WGA), above=0.0
+                    claim,
+                    f"{method}, worst group, {task}",
+                    against(task, method, WGA),
+                    above=0.0,
                 )
             )
         made.append(
-            Check(claim, f"{method}, worst group, average", average(method, WGA), above=0.0)
+            Check(
+                claim,
+                f"{method}, worst group, average",
+                average(method, WGA),
+                above=0.0,
+            )
         )
     for method in FAIR:
         claim = "3: ASI up by 10 points or more, ATC down by 3 or less"
         for task in tasks:
             made.append(
-                Check(claim, f"{method}, ASI, {task}", against(task, method, ASI), above=10.0)
+                Check(
+                    claim,
+                    f"{method}, ASI, {task}",
+                    against(task, method, ASI),
+                    above=10.0,
+                )
             )
             made.append(
-                Check(claim, f"{method}, ATC, {task}", against(task, method, ATC), above=-3.0)
+                Check(
+                    claim,
+                    f"{method}, ATC, {task}",
+                    against(task, method, ATC),
+                    above=-3.0,
+                )
             )
     for method in FAIR:
         claim = "4: dropping ELRA at lambda 100 hurts"
@@ -153,15 +200,22 @@ def checks(found: Figures) -> list[Check]:
                 )
             made.append(
                 Check(
-                    claim, f"{plain}, {metric}, average", average(plain, metric, method), below=0.0
+                    claim,
+                    f"{plain}, {metric}, average",
+                    average(plain, metric, method),
+                    below=0.0,
                 )
             )
     for name in ("FairTPT", "FairTPT-MO"):
         claim = "5: little change for lambda from 100 to inf (at most 2 points)"
         for metric, task in itertools.product((ACC, WGA), tasks):
-            curves = np.stack([found[task, f"{name} {lam:g}", metric] for lam in LAMBDAS])
+            curves = np.stack(
+                [found[task, f"{name} {lam:g}", metric] for lam in LAMBDAS]
+            )
             spread = curves.max(0) - curves.min(0)
-            made.append(Check(claim, f"{name}, range of {metric}, {task}", spread, below=2.0))
+            made.append(
+                Check(claim, f"{name}, range of {metric}, {task}", spread, below=2.0)
+            )
     return made
 
 
@@ -169,7 +223,9 @@ def best_projections(found: Figures) -> dict[str, tuple[float, float]]:
     """Of each task OrthCali's lambda with the best worst group, and by how much it leads."""
     best = {}
     for task in TASKS:
-        means = {lam: found[task, f"OrthCali {lam:g}", WGA].mean() for lam in PROJECTIONS}
+        means = {
+            lam: found[task, f"OrthCali {lam:g}", WGA].mean() for lam in PROJECTIONS
+        }
         ranked = sorted(means, key=lambda lam: -means[lam])
         best[task] = (ranked[0], float(means[ranked[0]] - means[ranked[-1]]))
     return best
@@ -179,17 +235,26 @@ STEPS = ("median step", "steps of 2 or at the bound")
 
 
 def measure(seeds: int, pictures: int, first: int) -> Figures:
-    work = run_episodes(TASKS.values(), METHODS, seeds=range(first, first + seeds), images=pictures)
+    work = run_episodes(
+        TASKS.values(), METHODS, seeds=range(first, first + seeds), images=pictures
+    )
     rows: dict[tuple[str, str, str], list[float]] = {}
     for episode in track(work, "running", total=len(TASKS) * seeds * len(METHODS)):
-        steps = [p.relative_step for p in episode.predictions if p.relative_step is not None]
+        steps = [
+            p.relative_step for p in episode.predictions if p.relative_step is not None
+        ]
         bound = getattr(
-            getattr(METHODS[episode.method], "rate", None), "max_relative_step", math.inf
+            getattr(METHODS[episode.method], "rate", None),
+            "max_relative_step",
+            math.inf,
         )
         found = measure_images(
             [*episode.task.targets],
             [drawn.target for drawn in episode.images],
-            {name: [d.sensitive[name] for d in episode.images] for name in episode.task.sensitive},
+            {
+                name: [d.sensitive[name] for d in episode.images]
+                for name in episode.task.sensitive
+            },
             episode.predictions,
         )
         found[STEPS[0]] = float(np.median(steps)) if steps else math.nan
@@ -197,7 +262,9 @@ def measure(seeds: int, pictures: int, first: int) -> Figures:
             np.mean([s >= 0.999 * min(bound, 2.0) for s in steps or [math.nan]])
         )
         for metric, value in found.items():
-            rows.setdefault((episode.task.name, episode.method, metric), []).append(value)
+            rows.setdefault((episode.task.name, episode.method, metric), []).append(
+                value
+            )
     return {key: np.array(values) for key, values in rows.items()}
 
 
@@ -212,11 +279,17 @@ def cells_of(found: Figures, task: str, method: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--pictures", type=int, default=120, help="for each seed and task")
+    parser.add_argument(
+        "--pictures", type=int, default=120, help="for each seed and task"
+    )
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
-        "--results", type=Path, nargs="?", const=RESULTS, help="write a table to this folder"
+        "--results",
+        type=Path,
+        nargs="?",
+        const=RESULTS,
+        help="write a table to this folder",
     )
     arguments = parser.parse_args()
     found = measure(arguments.seeds, arguments.pictures, arguments.first_seed)
@@ -234,7 +307,9 @@ def main() -> None:
         parts = Table("part", "mean", "95 % interval", "verdict", title=claim)
         for check in group:
             mean, low, high = check.interval
-            parts.add_row(check.what, f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", check.verdict)
+            parts.add_row(
+                check.what, f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", check.verdict
+            )
         console.print(parts)
     console.print(
         "6: OrthCali's best lambda (worst group) by task, and its lead over the worst one:"
@@ -246,8 +321,14 @@ def main() -> None:
         arguments.json.write_text(json.dumps(figures, indent=1), "utf-8")
     if arguments.results:
         head = ["task", "method", *TITLES.values(), STEPS[0], f"{STEPS[1]}, %"]
-        rows = [[task, name, *cells_of(found, task, name)] for task in TASKS for name in MAIN]
-        write_results("claims", INTRODUCTION, {"main": table(head, rows)}, arguments.results)
+        rows = [
+            [task, name, *cells_of(found, task, name)]
+            for task in TASKS
+            for name in MAIN
+        ]
+        write_results(
+            "claims", INTRODUCTION, {"main": table(head, rows)}, arguments.results
+        )
 
 
 if __name__ == "__main__":

@@ -58,8 +58,15 @@ HOLDS = 0.94  # at least, in every design
 # counted on MANY audits too, where that is not.
 CALIBRATED = ("accuracy", "balanced", "ATC")
 MANY = 10_000
-FALSE, FALSE_ANYWHERE = 0.03, 0.04  # at most, over all designs without the effect, and in any
-SHOWN = {"WGA": 0.50, "bias": 0.40, "EOD": 0.52}  # at least, mean over designs with the effect
+FALSE, FALSE_ANYWHERE = (
+    0.03,
+    0.04,
+)  # at most, over all designs without the effect, and in any
+SHOWN = {
+    "WGA": 0.50,
+    "bias": 0.40,
+    "EOD": 0.52,
+}  # at least, mean over designs with the effect
 TYPICAL_GAP_SHOWN = {
     "birds-like 2x2 of 100: gap 30 -> 18": 0.85,
     "7x2 of 140: worst tied, all lifted .1": 0.85,
@@ -93,7 +100,11 @@ def square_gap(table: Floats) -> float:
 
 def value(figure: Figure, table: Floats) -> float:
     """The true figure of expected confusion counts."""
-    return float(figure(table)) if isinstance(figure, Metric) else math.sqrt(square_gap(table))
+    return (
+        float(figure(table))
+        if isinstance(figure, Metric)
+        else math.sqrt(square_gap(table))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +172,9 @@ class Design:
         """How often somebody shows the change who knows the variance and which groups matter."""
         function = figure if isinstance(figure, Metric) else square_gap
         # of equal groups one is the worst
-        luck = np.random.default_rng(0).uniform(0.999999, 1.000001, self.tables[0].shape)
+        luck = np.random.default_rng(0).uniform(
+            0.999999, 1.000001, self.tables[0].shape
+        )
         slopes = []
         for table in self.tables:
             shares, found = table * luck, np.zeros_like(table)
@@ -170,9 +183,13 @@ class Design:
                 moved[place] += 1e-7 * self.n[place[:2]]
                 found[place] = (float(function(moved)) - float(function(shares))) / 1e-7
             slopes.append(found)
-        worth = slopes[1][:, :, None, :] - slopes[0][:, :, :, None]  # of an image with such answers
+        worth = (
+            slopes[1][:, :, None, :] - slopes[0][:, :, :, None]
+        )  # of an image with such answers
         middle = (self.pairs * worth).sum((2, 3), keepdims=True)
-        variance = ((self.pairs * (worth - middle) ** 2).sum((2, 3)) / np.maximum(1, self.n)).sum()
+        variance = (
+            (self.pairs * (worth - middle) ** 2).sum((2, 3)) / np.maximum(1, self.n)
+        ).sum()
         change = float(function(self.tables[1])) - float(function(self.tables[0]))
         if variance < 1e-15:
             return float(abs(change) > 1e-9)
@@ -206,17 +223,24 @@ class Design:
             generator = np.random.default_rng(0)
             shape = (draws, classes, classes)
             drawn = [
-                generator.multinomial(self.n[g, c], self._shares(g, c), draws).reshape(shape)
+                generator.multinomial(self.n[g, c], self._shares(g, c), draws).reshape(
+                    shape
+                )
                 for g, c in np.ndindex(groups, classes)
             ]
             counts = np.stack(drawn, 1).reshape(draws, groups, *shape[1:], classes)
         made = []
         for of_after in (4, 3):
-            table = np.moveaxis(counts.sum(of_after), 0, -1)  # [groups, true, predicted, draws]
+            table = np.moveaxis(
+                counts.sum(of_after), 0, -1
+            )  # [groups, true, predicted, draws]
             n = self.n.astype(np.float64)
             of_group = np.maximum(1, n.sum(1))[:, None]
             right = np.einsum("gccd->gcd", table)
-            rates = right / np.maximum(1, n)[..., None], table.sum(1) / of_group[..., None]
+            rates = (
+                right / np.maximum(1, n)[..., None],
+                table.sum(1) / of_group[..., None],
+            )
             made.append(CellRates(*rates, right.sum(1) / of_group, n))
         return made
 
@@ -249,8 +273,12 @@ class Design:
         was = luck < first
         now = (luck < kept) | ((luck >= first) & (luck < first + second - kept))
         steps = [generator.integers(1, classes, len(cell)) for _ in range(2)]
-        other, again = ((truth + (1 if self.next_class else step)) % classes for step in steps)
-        keep = ~was & ~now & (generator.random(len(cell)) < 0.8)  # wrong twice, mostly the same
+        other, again = (
+            (truth + (1 if self.next_class else step)) % classes for step in steps
+        )
+        keep = (
+            ~was & ~now & (generator.random(len(cell)) < 0.8)
+        )  # wrong twice, mostly the same
         again = np.where(keep, other, again)
         rows = AnswerTable(
             tuple(range(classes)),
@@ -261,7 +289,9 @@ class Design:
             clusters=person if images_of_person > 1 else None,
         )
         before = generator.beta(0.5, self.skew, len(cell))
-        moved = np.where(generator.random(len(cell)) < 0.3, generator.beta(1, 2, len(cell)), 0.02)
+        moved = np.where(
+            generator.random(len(cell)) < 0.3, generator.beta(1, 2, len(cell)), 0.02
+        )
         return rows, before, before + moved * (1 - before)
 
 
@@ -290,7 +320,11 @@ def upper_ends(differences: list[Floats]) -> Floats:
                 fixed = covariance[np.ix_(others, others)].sum()
                 variance = fixed + covariance[a:b, a:b].diagonal()
                 variance = variance + 2 * covariance[a:b, others].sum(1)
-                end = values[others].sum() + values[a:b] + z * np.sqrt(np.maximum(0, variance))
+                end = (
+                    values[others].sum()
+                    + values[a:b]
+                    + z * np.sqrt(np.maximum(0, variance))
+                )
                 chosen[c] = a + int(end.argmax())
                 ends[draw] = end.max()
     return ends
@@ -365,19 +399,32 @@ def designs() -> Iterator[Design]:
         skew: float = 1.0,
     ) -> Design:
         sizes = np.array(n, np.int64)
-        parts = [np.broadcast_to(np.array(x, np.float64), sizes.shape) for x in (right, lost, won)]
+        parts = [
+            np.broadcast_to(np.array(x, np.float64), sizes.shape)
+            for x in (right, lost, won)
+        ]
         assert (parts[1] <= parts[0] + 1e-9).all()
         assert (parts[2] <= 1 - parts[0] + 1e-9).all()
         return Design(name, sizes, *parts, next_class, skew)
 
     four, fourteen, nine = (2, 2), (7, 2), (3, 3)
     yield design("twenty of 5, nearly all right", np.full((10, 2), 5), 0.97, 0.02, 0.01)
-    yield design("twenty of 20, nearly all right", np.full((10, 2), 20), 0.96, 0.02, 0.02)
     yield design(
-        "four of 60, one drops .12", np.full(four, 60), 0.8, cells(four, 0.03, at0_0=0.15), 0.03
+        "twenty of 20, nearly all right", np.full((10, 2), 20), 0.96, 0.02, 0.02
     )
     yield design(
-        "four of 250, one drops .06", np.full(four, 250), 0.8, cells(four, 0.03, at0_0=0.09), 0.03
+        "four of 60, one drops .12",
+        np.full(four, 60),
+        0.8,
+        cells(four, 0.03, at0_0=0.15),
+        0.03,
+    )
+    yield design(
+        "four of 250, one drops .06",
+        np.full(four, 250),
+        0.8,
+        cells(four, 0.03, at0_0=0.09),
+        0.03,
     )
     yield design(
         "worst of 8, lifted",
@@ -387,7 +434,11 @@ def designs() -> Iterator[Design]:
         cells(four, 0.02, at0_0=0.2),
     )
     yield design(
-        "one of 8 drops unseen", [[8, 60], [60, 60]], 0.8, cells(four, 0.03, at0_0=0.15), 0.03
+        "one of 8 drops unseen",
+        [[8, 60], [60, 60]],
+        0.8,
+        cells(four, 0.03, at0_0=0.15),
+        0.03,
     )
     yield design(
         "one clear worst, lifted",
@@ -401,7 +452,11 @@ def designs() -> Iterator[Design]:
     yield design("nothing ever changes", np.full(four, 60), 0.8, 0, 0)
     yield design("cells of 5, no effect", np.full(four, 5), 0.7, 0.1, 0.1, skew=3)
     yield design(
-        "cells of 5, one drops .25", np.full(four, 5), 0.7, cells(four, 0.05, at0_0=0.3), 0.05
+        "cells of 5, one drops .25",
+        np.full(four, 5),
+        0.7,
+        cells(four, 0.05, at0_0=0.3),
+        0.05,
     )
     yield design(
         "worst changes identity",
@@ -410,7 +465,9 @@ def designs() -> Iterator[Design]:
         [[0.02, 0.1], [0.02, 0.02]],
         [[0.15, 0.02], [0.02, 0.02]],
     )
-    yield design("two cells, one lifted", [[50, 50]], [[0.7, 0.8]], 0.05, [[0.12, 0.02]], skew=2)
+    yield design(
+        "two cells, one lifted", [[50, 50]], [[0.7, 0.8]], 0.05, [[0.12, 0.02]], skew=2
+    )
     yield design(
         "class imbalance",
         [[500, 20], [480, 40]],
@@ -435,8 +492,16 @@ def designs() -> Iterator[Design]:
     )
     yield design("14 of 40, all tied", np.full(fourteen, 40), 0.8, 0.04, 0.04)
     sizes = [[5, 500], [8, 200], [20, 60], [40, 40], [100, 30], [12, 300], [25, 25]]
-    yield design("14 of 5 to 500, one drops", sizes, 0.75, cells(fourteen, 0.05, at0_1=0.15), 0.05)
-    yield design("everybody gains .1", np.full(four, 100), [[0.5, 0.6], [0.7, 0.8]], 0.03, 0.13)
+    yield design(
+        "14 of 5 to 500, one drops",
+        sizes,
+        0.75,
+        cells(fourteen, 0.05, at0_1=0.15),
+        0.05,
+    )
+    yield design(
+        "everybody gains .1", np.full(four, 100), [[0.5, 0.6], [0.7, 0.8]], 0.03, 0.13
+    )
     yield design("nearly always right", np.full(four, 60), 0.97, 0.02, 0.02, skew=8)
     yield design(
         "nearly always right, one drops",
@@ -453,7 +518,11 @@ def designs() -> Iterator[Design]:
         [[0.02, 0.02], [0.02, 0.02], [0.12, 0.12]],
     )
     yield design(
-        "three classes, one drops", np.full(nine, 60), 0.75, cells(nine, 0.03, at0_0=0.18), 0.03
+        "three classes, one drops",
+        np.full(nine, 60),
+        0.75,
+        cells(nine, 0.03, at0_0=0.18),
+        0.03,
     )
     yield design(
         "three classes, two confused",
@@ -540,7 +609,10 @@ class Tally:
         text = f"{100 * self.holds:.1f}"
         if not self.better:
             return text
-        shown = [f"{sign}{100 * self.shows(side):.0f}" for sign, side in (("+", 1), ("-", -1))]
+        shown = [
+            f"{sign}{100 * self.shows(side):.0f}"
+            for sign, side in (("+", 1), ("-", -1))
+        ]
         both = f" ({100 * self.oracle:.0f}, {100 * self.fair_oracle:.0f})"
         there = both if abs(self.truth) > 1e-9 and not math.isnan(self.oracle) else ""
         return f"{text} {'/'.join(shown)}{there}"
@@ -611,7 +683,10 @@ def closed_forms(design: Design) -> dict[str, float]:
     hits, pairs = stay + loss, zip(loss, gain, strict=True)
     ends: dict[str, tuple[Any, float]] = {
         "run: accuracy": (wilson_ends(hits.sum(1), total, LEVEL), n @ right / total),
-        "accuracy": (paired_ends(loss.sum(1), gain.sum(1), total, LEVEL), n @ (won - lost) / total),
+        "accuracy": (
+            paired_ends(loss.sum(1), gain.sum(1), total, LEVEL),
+            n @ (won - lost) / total,
+        ),
         "run: balanced": (
             np.array([mean_rate_ends(of, n, LEVEL) for of in hits]).T,
             right.mean(),
@@ -632,16 +707,22 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
 
     Over losses and gains of 0 to `most` in all, in steps of 1/40.
     """
-    pairs = np.array([(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)])
+    pairs = np.array(
+        [(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)]
+    )
     lost, won = pairs.T.astype(np.float64)
     low, high = paired_ends(lost, won, np.full(len(pairs), float(n)), LEVEL)
     log = np.array([math.lgamma(k + 1) for k in range(n + 1)])
     ways = log[n] - log[pairs[:, 0]] - log[pairs[:, 1]] - log[n - pairs.sum(1)]
     worst_of = 1.0
     steps = np.arange(0, most + 1e-9, 1 / 40)
-    for loss, gain in ((a, b) for a in steps for b in steps if 0 < a + b <= most + 1e-9):
+    for loss, gain in (
+        (a, b) for a in steps for b in steps if 0 < a + b <= most + 1e-9
+    ):
         logs = np.log(np.maximum([loss, gain, 1 - loss - gain], 1e-300))
-        chance = np.exp(ways + lost * logs[0] + won * logs[1] + (n - lost - won) * logs[2])
+        chance = np.exp(
+            ways + lost * logs[0] + won * logs[1] + (n - lost - won) * logs[2]
+        )
         held = (low - 1e-9 <= gain - loss) & (gain - loss <= high + 1e-9)
         worst_of = min(worst_of, float(chance[held].sum()))
     return worst_of
@@ -662,7 +743,9 @@ def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
                     if tally.shows(side) > FALSE_ANYWHERE:
                         yield f"{design}, {name}: {100 * tally.shows(side):.1f} % false claims"
                 elif side == 1 and not math.isnan(tally.oracle):  # persons have none
-                    shown[name].append((tally.shows(1), tally.oracle, tally.fair_oracle))
+                    shown[name].append(
+                        (tally.shows(1), tally.oracle, tally.fair_oracle)
+                    )
         if design in TYPICAL_GAP_SHOWN:
             share = tallies["typical gap"].shows(1)
             print(f"shown, typical gap, {design}: {100 * share:.0f} %")
@@ -695,12 +778,21 @@ def print_oracles() -> None:
             if not math.isnan(truth) and truth * figure.better > 1e-9:
                 oracles = 100 * design.oracle(figure), 100 * design.fair_oracle(figure)
                 found.append(oracles)
-                print(f"    {name}, {design.name}: {oracles[0]:.0f}, fair {oracles[1]:.0f}")
+                print(
+                    f"    {name}, {design.name}: {oracles[0]:.0f}, fair {oracles[1]:.0f}"
+                )
         means = np.mean(found, 0)
-        print(f"{name}: {means[0]:.0f}, fair {means[1]:.0f}, in {len(found)} designs", flush=True)
-    print("one group named before looking, McNemar's exact test, none lost and so many won")
+        print(
+            f"{name}: {means[0]:.0f}, fair {means[1]:.0f}, in {len(found)} designs",
+            flush=True,
+        )
+    print(
+        "one group named before looking, McNemar's exact test, none lost and so many won"
+    )
     for n in (5, 6, 8, 12, 20, 50):
-        powers = [f"{won}: {100 * named_group_shown(n, won):.0f}" for won in (0.2, 0.5, 0.8)]
+        powers = [
+            f"{won}: {100 * named_group_shown(n, won):.0f}" for won in (0.2, 0.5, 0.8)
+        ]
         print(f"    {n} images: {', '.join(powers)} %")
 
 
@@ -708,7 +800,9 @@ def named_group_shown(n: int, won: float) -> float:
     """How often McNemar's exact test at 5 % shows that answers of a group become right."""
     gains = range(n + 1)
     shown = [gain for gain in gains if mcnemar(0, gain) < 1 - LEVEL]
-    return sum(math.comb(n, gain) * won**gain * (1 - won) ** (n - gain) for gain in shown)
+    return sum(
+        math.comb(n, gain) * won**gain * (1 - won) ** (n - gain) for gain in shown
+    )
 
 
 def main() -> None:
@@ -716,14 +810,20 @@ def main() -> None:
     parser.add_argument("--audits", type=int, default=1000)
     parser.add_argument("--only", default="", help="designs whose name has this in it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--kept", type=Path, help="where designs that are done are kept")
-    parser.add_argument("--oracles", action="store_true", help="print only what oracles show")
+    parser.add_argument(
+        "--kept", type=Path, help="where designs that are done are kept"
+    )
+    parser.add_argument(
+        "--oracles", action="store_true", help="print only what oracles show"
+    )
     options = parser.parse_args()
     if options.oracles:
         print_oracles()
         return
     some = [(design, 1) for design in designs()]
-    some += [(d, images) for d in designs() if d.name in OF_PERSONS for images in (4, 8)]
+    some += [
+        (d, images) for d in designs() if d.name in OF_PERSONS for images in (4, 8)
+    ]
     some = [each for each in some if options.only in each[0].name]
     found = {}
     if options.kept is not None:
@@ -734,7 +834,10 @@ def main() -> None:
         for (design, images), tallies in zip(some, jobs, strict=True):
             name = design.name + f", {images} images of each person" * (images > 1)
             found[name] = tallies
-            print(f"{name}\n    {', '.join(f'{k} {v}' for k, v in tallies.items())}", flush=True)
+            print(
+                f"{name}\n    {', '.join(f'{k} {v}' for k, v in tallies.items())}",
+                flush=True,
+            )
     missed = []
     if not options.only:
         missed += problems(found)
@@ -745,9 +848,18 @@ def main() -> None:
             held, _, design = min(one for one in many if one[1] == name)
             print(f"    {name}: {100 * held:.1f} % or more, least in {design}")
             if held < HOLDS:
-                missed.append(f"{design}, {name}: holds in {100 * held:.1f} % of {MANY}")
-        print("one rate alone, exactly and at worst, if at most 60 % of the answers change")
-        print("    " + ", ".join(f"n = {n}: {lowest_coverage(n):.3f}" for n in (5, 10, 20, 30, 60)))
+                missed.append(
+                    f"{design}, {name}: holds in {100 * held:.1f} % of {MANY}"
+                )
+        print(
+            "one rate alone, exactly and at worst, if at most 60 % of the answers change"
+        )
+        print(
+            "    "
+            + ", ".join(
+                f"n = {n}: {lowest_coverage(n):.3f}" for n in (5, 10, 20, 30, 60)
+            )
+        )
     sys.exit("\n".join(missed) or None)
 
 

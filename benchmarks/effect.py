@@ -27,7 +27,16 @@ import torch
 import transformers
 from effect_cost import cost
 from effect_page import write_pages
-from effect_parts import Run, choice, methods, placebos, reference, skew, tradeoff, verdicts
+from effect_parts import (
+    Run,
+    choice,
+    methods,
+    placebos,
+    reference,
+    skew,
+    tradeoff,
+    verdicts,
+)
 from effect_pictures import QUESTIONS, REFERENCE, SEEDS, TEST, VALIDATION, Drawer
 from rich.console import Console
 from rich.progress import track
@@ -60,13 +69,23 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--adapters", nargs="+", default=[*every, *FURTHER])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--pictures", type=int, default=720, help="of each seed")
-    parser.add_argument("--with-views", type=int, default=144, help="of them, with all views")
-    parser.add_argument("--reference", type=int, default=1000, help="pictures to fit on")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "effect.json")
-    parser.add_argument("--bank", type=Path, default=ROOT / ".effect", help="of features")
-    parser.add_argument("--again", action="store_true", help="compute what is there already too")
     parser.add_argument(
-        "--page", action="store_true", help="only write benchmarks/results and the pages"
+        "--with-views", type=int, default=144, help="of them, with all views"
+    )
+    parser.add_argument(
+        "--reference", type=int, default=1000, help="pictures to fit on"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "effect.json")
+    parser.add_argument(
+        "--bank", type=Path, default=ROOT / ".effect", help="of features"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="compute what is there already too"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="only write benchmarks/results and the pages",
     )
     return parser.parse_args()
 
@@ -92,12 +111,17 @@ def _run(options: argparse.Namespace) -> None:
         options.with_views,
         options.reference,
     )
-    sizes = {key: getattr(options, key) for key in ("seeds", "pictures", "with_views", "reference")}
+    sizes = {
+        key: getattr(options, key)
+        for key in ("seeds", "pictures", "with_views", "reference")
+    }
     found: dict[str, Any] = {"about": sizes, "parts": {}}
     if options.out.exists() and not options.again:
         found = json.loads(options.out.read_text())
         if {key: found["about"][key] for key in sizes} != sizes:
-            raise SystemExit(f"{options.out} has other numbers of pictures: use --again.")
+            raise SystemExit(
+                f"{options.out} has other numbers of pictures: use --again."
+            )
     found["about"] |= {
         "first_seeds": {"test": TEST, "validation": VALIDATION, "reference": REFERENCE},
         "python": platform.python_version(),
@@ -145,7 +169,9 @@ def _save(found: dict[str, Any], out: Path) -> None:
     lines = ['{"about": ' + json.dumps(found["about"]) + ',\n"parts": {']
     parts = []
     for part, steps in found["parts"].items():
-        inside = ",\n".join(f" {json.dumps(name)}: {json.dumps(of)}" for name, of in steps.items())
+        inside = ",\n".join(
+            f" {json.dumps(name)}: {json.dumps(of)}" for name, of in steps.items()
+        )
         parts.append(f"{json.dumps(part)}: {{\n{inside}\n}}")
     whole = out.with_suffix(".part")
     whole.write_text("\n".join([*lines, ",\n".join(parts), "}}"]) + "\n")

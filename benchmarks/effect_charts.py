@@ -34,18 +34,24 @@ def draw(parts: dict[str, Any], folder: Path) -> None:
         if "reference" in parts:
             _save(_reference(parts["reference"]), folder / "effect-reference.svg")
         if parts.get("tradeoff"):
-            _save(_tradeoff(*parts["tradeoff"].values()), folder / "effect-tradeoff.svg")
+            _save(
+                _tradeoff(*parts["tradeoff"].values()), folder / "effect-tradeoff.svg"
+            )
 
 
 def _save(figure: Figure, path: Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+    path.write_text(
+        "\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n"
+    )
 
 
 def _methods(found: dict[str, Any]) -> Figure:
     """The change of EOD of every method, a panel for each question."""
     questions = list(dict.fromkeys(key.partition("/")[0] for key in found))
-    methods = [m for m in dict.fromkeys(k.partition("/")[2] for k in found) if m != "zero-shot"]
+    methods = [
+        m for m in dict.fromkeys(k.partition("/")[2] for k in found) if m != "zero-shot"
+    ]
     figure = Figure(figsize=(11, 0.9 + 0.3 * len(methods)), layout="constrained")
     every = figure.subplots(1, len(questions), sharey=True, squeeze=False)[0]
     for axes, question in zip(every, questions, strict=True):
@@ -54,10 +60,16 @@ def _methods(found: dict[str, Any]) -> Figure:
             entry = found.get(f"{question}/{method}", {})
             if "eod" in entry:
                 eod = entry["eod"]
-                colour = BETTER if eod["high"] < 0 else WORSE if eod["low"] > 0 else OPEN
-                axes.plot([eod["low"], eod["high"]], [row, row], color=colour, linewidth=1.6)
+                colour = (
+                    BETTER if eod["high"] < 0 else WORSE if eod["low"] > 0 else OPEN
+                )
+                axes.plot(
+                    [eod["low"], eod["high"]], [row, row], color=colour, linewidth=1.6
+                )
                 axes.plot(eod["change"], row, "o", color=colour, markersize=4.5)
-        base = next(e["eod"]["before"] for k, e in found.items() if k.startswith(question + "/"))
+        base = next(
+            e["eod"]["before"] for k, e in found.items() if k.startswith(question + "/")
+        )
         axes.set_title(f"{question} ({base:.1f})", fontsize=9)
         axes.set_xlim(-34, 22)
     every[0].set_yticks(range(len(methods)), methods)
@@ -78,7 +90,9 @@ def _reference(found: dict[str, Any]) -> Figure:
     questions = list(dict.fromkeys(key[0] for key in keys))
     for place, question in enumerate(questions):
         sizes = [int(key[2]) for key in keys if key[0] == question]
-        entries = [found[f"{question}/logit-balance/{n}"]["between"]["eod"] for n in sizes]
+        entries = [
+            found[f"{question}/logit-balance/{n}"]["between"]["eod"] for n in sizes
+        ]
         at = [n * (1 + 0.06 * (place - 1.5)) for n in sizes]
         middle = [e["change"] for e in entries]
         reach = [
@@ -107,7 +121,9 @@ def _tradeoff(points: dict[str, Any]) -> Figure:
     }
     strengths = list(dict.fromkeys(key.partition("/")[0] for key in points))[1:]
     start = points["0/1"]
-    for axes, (metric, title) in zip(figure.subplots(1, 2), titles.items(), strict=True):
+    for axes, (metric, title) in zip(
+        figure.subplots(1, 2), titles.items(), strict=True
+    ):
         for place, strength in enumerate(strengths):
             line = [e for key, e in points.items() if key.partition("/")[0] == strength]
             x, y = ([e[m]["after"] for e in line] for m in (metric, "accuracy"))

@@ -47,7 +47,9 @@ def _cost(run: Run, model, rounds: int) -> dict:
     clf = FairTPTClassifier(
         model(), BIRDS.targets, BIRDS.sensitive, BIRDS.template, adapter=ZeroShot()
     )
-    few = clf.encode([_picture(10**6 + i) for i in range(8)], with_views=False).repeat(40, 1, 1)
+    few = clf.encode([_picture(10**6 + i) for i in range(8)], with_views=False).repeat(
+        40, 1, 1
+    )
     labels = [list(BIRDS.targets)[i % 2] for i in range(len(few))]
     values = [list(BIRDS.sensitive["background"])[i // 2 % 2] for i in range(len(few))]
     reference = Pictures(few, labels, {"background": values})
@@ -75,7 +77,8 @@ def _cost(run: Run, model, rounds: int) -> dict:
         "rounds": rounds,
         "left_out": [name for name in run.adapters if name not in ready],
         "times_plain": {
-            name: [round(f(found), 2) for f in (median, min, max)] for name, found in ratios.items()
+            name: [round(f(found), 2) for f in (median, min, max)]
+            for name, found in ratios.items()
         },
     }
 

@@ -54,16 +54,26 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
         features = pictures.features[at : at + _AT_ONCE]
         features = features if adapter.needs.views else features[:, :1]
         both = (ZeroShot(), clf.with_adapter(adapter).adapter)
-        found.append([one.adapt(clf._task, features).probabilities.double() for one in both])
+        found.append(
+            [one.adapt(clf._task, features).probabilities.double() for one in both]
+        )
     return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
 
 
 def _answers_knowing(clf, adapter, pictures: Pictures) -> Answers:
     """Each picture is answered by the method for its own values."""
     told = list(zip(*(pictures.sensitive[name] for name in clf.sensitive), strict=True))
-    places = {values: [i for i, own in enumerate(told) if own == values] for values in told}
-    parts = [answers(clf, adapter.knowing(*v), pictures.at(some)) for v, some in places.items()]
-    every, order = concatenated(parts), np.argsort(np.concatenate(list(places.values())))
+    places = {
+        values: [i for i, own in enumerate(told) if own == values] for values in told
+    }
+    parts = [
+        answers(clf, adapter.knowing(*v), pictures.at(some))
+        for v, some in places.items()
+    ]
+    every, order = (
+        concatenated(parts),
+        np.argsort(np.concatenate(list(places.values()))),
+    )
     return Answers(every.before[order], every.after[order])
 
 
@@ -76,7 +86,9 @@ def answers_of_images(clf, adapter, images: list) -> Answers:
 
 
 def concatenated(parts: Sequence[Answers]) -> Answers:
-    return Answers(*(np.concatenate([getattr(p, k) for p in parts]) for k in ("before", "after")))
+    return Answers(
+        *(np.concatenate([getattr(p, k) for p in parts]) for k in ("before", "after"))
+    )
 
 
 def fitted(adapter, clf, reference: Pictures):
@@ -85,7 +97,9 @@ def fitted(adapter, clf, reference: Pictures):
         return adapter
     features = Features(reference.features[:, :1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # small references are what is tried
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # small references are what is tried
         if adapter.needs.labels:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
             return clf.with_adapter(adapter).fit(features, sensitive=labels).adapter
@@ -115,7 +129,9 @@ def verdicts_of(
 ) -> dict:
     """The typical gap before and after, and in percent of audits of so many images, drawn from
     these with replacement, how often each method is shown to narrow it."""
-    gaps = [float(TYPICAL_GAP.estimate(rows, run, None)) for run in range(len(rows.answers))]
+    gaps = [
+        float(TYPICAL_GAP.estimate(rows, run, None)) for run in range(len(rows.answers))
+    ]
     found = {"n": len(rows.truth), "gap": {}, "narrows": {name: {} for name in methods}}
     for name, after, change in zip(methods, gaps[1:], gap_changes(rows), strict=True):
         figures = (gaps[0], after, float(change), change.low, change.high)
@@ -126,8 +142,13 @@ def verdicts_of(
         for _ in range(audits):
             some = random.integers(len(rows.truth), size=n)
             answers = tuple(run[some] for run in rows.answers)
-            audit = replace(rows, truth=rows.truth[some], group=rows.group[some], answers=answers)
-            shown += [change.high is not None and change.high < 0 for change in gap_changes(audit)]
+            audit = replace(
+                rows, truth=rows.truth[some], group=rows.group[some], answers=answers
+            )
+            shown += [
+                change.high is not None and change.high < 0
+                for change in gap_changes(audit)
+            ]
         for name, times in zip(methods, shown, strict=True):
             found["narrows"][name][str(n)] = _percent(times / audits)
     return found
@@ -136,8 +157,13 @@ def verdicts_of(
 def changes(question: Question, pictures: Pictures, before, after) -> dict:
     """Figures before and after, and paired intervals of the change: positions of targets."""
     rows = columns_of(question, pictures, (before, after))
-    found = {"n": len(pictures), "changed": _percent(np.mean(np.asarray(before) != after))}
-    estimates = [metric.difference(rows, 0, 1, Bootstrap()) for metric in METRICS.values()]
+    found = {
+        "n": len(pictures),
+        "changed": _percent(np.mean(np.asarray(before) != after)),
+    }
+    estimates = [
+        metric.difference(rows, 0, 1, Bootstrap()) for metric in METRICS.values()
+    ]
     for (name, metric), change in zip(METRICS.items(), estimates, strict=True):
         was, now = (float(metric(rows.counts(run))) for run in range(2))
         found[name] = {
@@ -159,9 +185,15 @@ def _percent(value: float | None) -> float | None:
 
 def mean_of(entries: Sequence[dict]) -> dict:
     """The mean of several `changes`, and the range of their changes instead of an interval."""
-    found = {key: round(float(np.mean([e[key] for e in entries])), 2) for key in ("n", "changed")}
+    found = {
+        key: round(float(np.mean([e[key] for e in entries])), 2)
+        for key in ("n", "changed")
+    }
     for name in METRICS:
-        columns = {key: [e[name][key] for e in entries] for key in ("before", "after", "change")}
+        columns = {
+            key: [e[name][key] for e in entries]
+            for key in ("before", "after", "change")
+        }
         found[name] = {key: round(float(np.mean(c)), 2) for key, c in columns.items()}
         found[name] |= {"low": min(columns["change"]), "high": max(columns["change"])}
     return found

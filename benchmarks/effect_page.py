@@ -82,13 +82,18 @@ def methods(parts: Parts) -> dict[str, str]:
             if name == "zero-shot":
                 continue
             if "problem" in entry:
-                rows.append([f"`{name}`", f"not run: {entry['problem']}", "", "", "", "", ""])
+                rows.append(
+                    [f"`{name}`", f"not run: {entry['problem']}", "", "", "", "", ""]
+                )
                 continue
             cells = [change(entry[m], better) for m, better in _SHOWN.items()]
-            rows.append([f"`{name}`", f"{entry['n']:,}", *cells, f"{entry['changed']:.1f}"])
+            rows.append(
+                [f"`{name}`", f"{entry['n']:,}", *cells, f"{entry['changed']:.1f}"]
+            )
         head = ["method", "n", *(f"{_TITLES[m]}" for m in _SHOWN), "answers changed, %"]
         tables[f"methods-{question}"] = (
-            f"Zero-shot, {plain['n']:,} images, percent: {own}. Changes:\n\n" + table(head, rows)
+            f"Zero-shot, {plain['n']:,} images, percent: {own}. Changes:\n\n"
+            + table(head, rows)
         )
     return tables
 
@@ -98,7 +103,12 @@ def choice(parts: Parts) -> str:
     for key, entry in parts["choice"].items():
         question, kind, strength = key.split("/")
         rows.append(
-            [question, f"`{kind}`", strength, *(change(entry[m], b) for m, b in _SHOWN.items())]
+            [
+                question,
+                f"`{kind}`",
+                strength,
+                *(change(entry[m], b) for m, b in _SHOWN.items()),
+            ]
         )
     return table(["question", "method", "strength", *_TITLES.values()], rows)
 
@@ -116,8 +126,14 @@ def placebos(parts: Parts) -> str:
         for method in next(iter(found.values())):
             if of is not None and method not in OWN:
                 continue
-            entries = [e[method] for e in (found.values() if of is None else [of]) if method in e]
-            cells = [_placebo([e[kind] for e in entries if kind in e]) for kind in kinds]
+            entries = [
+                e[method]
+                for e in (found.values() if of is None else [of])
+                if method in e
+            ]
+            cells = [
+                _placebo([e[kind] for e in entries if kind in e]) for kind in kinds
+            ]
             rows.append([question, f"`{method}`", *cells])
     return "Change of EOD, and in brackets of accuracy, points:\n\n" + table(
         ["question", "method", *kinds.values()], rows
@@ -127,7 +143,9 @@ def placebos(parts: Parts) -> str:
 def _placebo(entries: list[dict[str, Any]]) -> str:
     if not entries:
         return ""
-    eod, right = (sum(e[m]["change"] for e in entries) / len(entries) for m in ("eod", "accuracy"))
+    eod, right = (
+        sum(e[m]["change"] for e in entries) / len(entries) for m in ("eod", "accuracy")
+    )
     return f"{eod:+.1f} ({right:+.1f})"
 
 
@@ -153,7 +171,16 @@ def _of_references(found: dict[str, Any], title: str) -> str:
             for m in ("wga", "eod")
         ]
         rows.append([question, f"`{method}`", size, *cells, *ranges])
-    head = ["question", "method", title, "accuracy", "WGA", "EOD", "WGA of seeds", "EOD of seeds"]
+    head = [
+        "question",
+        "method",
+        title,
+        "accuracy",
+        "WGA",
+        "EOD",
+        "WGA of seeds",
+        "EOD of seeds",
+    ]
     return table(head, rows)
 
 
@@ -166,7 +193,9 @@ def tradeoff(parts: Parts) -> str:
         rows.append([strength, share, *cells])
     head = ["strength", "keep_prior", *_TITLES.values()]
     n = points["0/1"]["n"]
-    return f"{name}, {n:,} images, percent, and the change from zero-shot:\n\n" + table(head, rows)
+    return f"{name}, {n:,} images, percent, and the change from zero-shot:\n\n" + table(
+        head, rows
+    )
 
 
 def cost(parts: Parts) -> str:
@@ -184,7 +213,10 @@ def cost(parts: Parts) -> str:
         rows.append([f"`{method}`", *cells])
     head = [
         "method",
-        *(f"{m} (plain: {e['plain_ms']:.0f} ms; rounds: {e['rounds']})" for m, e in found.items()),
+        *(
+            f"{m} (plain: {e['plain_ms']:.0f} ms; rounds: {e['rounds']})"
+            for m, e in found.items()
+        ),
     ]
     return table(head, rows)
 
@@ -195,7 +227,9 @@ def times_plain(ratio: float) -> str:
 
 
 def mean_change(parts: Parts, method: str, metric: str) -> float:
-    return sum(parts["methods"][f"{q}/{method}"][metric]["change"] for q in ALONE) / len(ALONE)
+    return sum(
+        parts["methods"][f"{q}/{method}"][metric]["change"] for q in ALONE
+    ) / len(ALONE)
 
 
 def choose(parts: Parts) -> str:
@@ -210,7 +244,9 @@ def choose(parts: Parts) -> str:
             sum(e["eod"]["high"] < 0 for e in entries),
             sum(e["eod"]["low"] > 0 for e in entries),
         ]
-        cells = [f"{mean_change(parts, name, m):+.1f}" for m in ("accuracy", "wga", "eod")]
+        cells = [
+            f"{mean_change(parts, name, m):+.1f}" for m in ("accuracy", "wga", "eod")
+        ]
         cost = times_plain(costs[name][0]) if name in costs else "not measured"
         rows.append([f"`{name}`", *cells, f"{counts[0]} / {counts[1]}", cost])
     rows.sort(key=lambda row: float(row[3]))
@@ -237,7 +273,9 @@ def result(parts: Parts) -> str:
         ]
         rows.append([name, *cells])
     n = parts["verdicts"]["birds"]["n"]
-    return table([f"drawn task, {n:,} images", "typical gap", "balanced accuracy, %"], rows)
+    return table(
+        [f"drawn task, {n:,} images", "typical gap", "balanced accuracy, %"], rows
+    )
 
 
 def _gap_change(figure: dict[str, float]) -> str:
@@ -255,7 +293,9 @@ def verdicts(parts: Parts) -> str:
             gaps = f"{figure['before']:.1f} to {figure['after']:.1f}"
             cells = [question, f"`{name}`", gaps, _gap_change(figure)]
             rows.append([*cells, *(f"{share:.0f}" for share in shares.values())])
-    return table(["question", "method", "typical gap", "change (95 % CI)", *sizes], rows)
+    return table(
+        ["question", "method", "typical gap", "change (95 % CI)", *sizes], rows
+    )
 
 
 def blocks_of(parts: Parts) -> dict[str, str]:

@@ -46,7 +46,9 @@ COMPARED = ("association-correction", "logit-balance")
 FLIPPED = 20  # how often as many answers are flipped at random
 
 _TIME, _SEASON = TASKS["scenes"].sensitive.values()
-WRONG: dict[str, dict[str, dict[str, str]]] = {  # attributes that the pictures do not have
+WRONG: dict[
+    str, dict[str, dict[str, str]]
+] = {  # attributes that the pictures do not have
     "birds": {"time": dict(_TIME)},
     "badges": {"season": {"summer": "summer", "winter": "winter"}},
     "scenes": dict(TASKS["birds"].sensitive),
@@ -88,10 +90,17 @@ class Run:
         return self._drawn(question, "validation", VALIDATION, self.pictures // 2)
 
     def _drawn(
-        self, question: Question, split: WorldSplit, first: int, n: int, views: bool = False
+        self,
+        question: Question,
+        split: WorldSplit,
+        first: int,
+        n: int,
+        views: bool = False,
     ) -> list[Pictures]:
         seeds = range(first, first + self.seeds)
-        return [self.drawer.pictures(question.task, split, s, n, views=views) for s in seeds]
+        return [
+            self.drawer.pictures(question.task, split, s, n, views=views) for s in seeds
+        ]
 
     @cached_property
     def corrections(self) -> dict[str, Any]:
@@ -99,7 +108,9 @@ class Run:
         return {
             name: adapter
             for name, adapter in self.adapters.items()
-            if adapter.needs.sensitive and not adapter.needs.views and not adapter.needs.pixels
+            if adapter.needs.sensitive
+            and not adapter.needs.views
+            and not adapter.needs.pixels
         }
 
     @property
@@ -137,8 +148,14 @@ def _on_images(run: Run, question: Question, adapter) -> dict:
     """A sixth of the pictures with views: the vision tower goes back for each of them."""
     n = max(1, run.with_views // 6)
     pictures = [some.first(n) for some in run.tested(question)]
-    key = question.task.name, question.attributes if adapter.needs.sensitive else (), adapter
-    if key not in run.of_images:  # what needs no attribute says the same whichever is named
+    key = (
+        question.task.name,
+        question.attributes if adapter.needs.sensitive else (),
+        adapter,
+    )
+    if (
+        key not in run.of_images
+    ):  # what needs no attribute says the same whichever is named
         clf, seeds = question.classifier(), range(TEST, TEST + run.seeds)
         drawn = [[one.image for one in question.task.draw(n, seed)] for seed in seeds]
         each = [answers_of_images(clf, adapter, images) for images in drawn]
@@ -153,8 +170,13 @@ def verdicts(run: Run) -> Iterator[Step]:
 
 
 def _verdicts(run: Run, question: Question) -> dict:
-    pictures, methods = run.tested(question), [name for name in COMPARED if name in run.adapters]
-    found = [answered(run, question, run.adapters[name], pictures).labels for name in methods]
+    pictures, methods = (
+        run.tested(question),
+        [name for name in COMPARED if name in run.adapters],
+    )
+    found = [
+        answered(run, question, run.adapters[name], pictures).labels for name in methods
+    ]
     runs = [found[0][0], *(after for _, after in found)]
     rows = columns_of(question, together(pictures), runs)
     return verdicts_of(rows, methods, AUDITED, 20 * run.seeds)
@@ -188,7 +210,9 @@ def _placebo(run: Run, question: Question, adapter) -> dict:
     right = answered(run, question, adapter, pictures)
     before = right.labels[0]
     flips = [
-        changes(question, every, before, flipped(before, right, np.random.default_rng(seed)))
+        changes(
+            question, every, before, flipped(before, right, np.random.default_rng(seed))
+        )
         for seed in range(FLIPPED)
     ]
     found = {
@@ -204,7 +228,9 @@ def _placebo(run: Run, question: Question, adapter) -> dict:
     return found
 
 
-def flipped(labels: np.ndarray, method: Answers, random: np.random.Generator) -> np.ndarray:
+def flipped(
+    labels: np.ndarray, method: Answers, random: np.random.Generator
+) -> np.ndarray:
     """As many answers changed as the method changes, any of them to any other class."""
     after, classes = labels.copy(), method.before.shape[1]
     some = random.choice(len(labels), method.flips, replace=False)
@@ -217,7 +243,9 @@ def strangers(method: Answers, seed: int = 0) -> np.ndarray:
 
     For methods that add something to the logits according to the perceived attribute alone.
     """
-    before, after = (np.log(np.maximum(p, 1e-30)) for p in (method.before, method.after))
+    before, after = (
+        np.log(np.maximum(p, 1e-30)) for p in (method.before, method.after)
+    )
     order = np.random.default_rng(seed).permutation(len(before))
     return (before + (after - before)[order]).argmax(1)
 
@@ -227,7 +255,9 @@ def reference(run: Run) -> Iterator[Step]:
     for question in (q for q in run.questions.values() if q.name in ALONE):
         for name, adapter in run.fitted_ones.items():
             for size in (n for n in SIZES if n <= run.reference):
-                step = partial(_reference, run, question, adapter, partial(Pictures.first, n=size))
+                step = partial(
+                    _reference, run, question, adapter, partial(Pictures.first, n=size)
+                )
                 yield f"{question.name}/{name}/{size}", step
 
 
@@ -265,19 +295,26 @@ def _reference(run: Run, question: Question, adapter, some_of: Callable) -> dict
         for reference, some in zip(run.references(question), pictures, strict=True)
     ]
     found = changes(question, together(pictures), *concatenated(each).labels)
-    alone = [changes(question, p, *a.labels) for p, a in zip(pictures, each, strict=True)]
+    alone = [
+        changes(question, p, *a.labels) for p, a in zip(pictures, each, strict=True)
+    ]
     return found | {"between": mean_of(alone)}
 
 
 def tradeoff(run: Run) -> Iterator[Step]:
     """`LogitBalance` over its two settings where one class is rare, and rarely answered."""
     if "badges" in run.questions:
-        yield "badges, square rare", partial(_tradeoff, run, run.questions["badges"], "square")
+        yield (
+            "badges, square rare",
+            partial(_tradeoff, run, run.questions["badges"], "square"),
+        )
 
 
 def _tradeoff(run: Run, question: Question, rare: str) -> dict:
     mix = {g: 1.0 if g[0] == rare else 9.0 for g in question.task.groups}
-    usual = len(question.task.targets) - 1 + 1 / 9  # of as many classes there is everything
+    usual = (
+        len(question.task.targets) - 1 + 1 / 9
+    )  # of as many classes there is everything
     share = usual / len(question.task.targets)
     clf = question.classifier()
     pictures = [p.mixed(mix, round(len(p) * share)) for p in run.tested(question)]

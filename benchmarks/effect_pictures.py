@@ -81,10 +81,14 @@ class Pictures:
     @classmethod
     def load(cls, path: Path) -> Pictures:
         with safe_open(path, "pt") as file:
-            return cls(file.get_tensor("features"), **json.loads(file.metadata()["labels"]))
+            return cls(
+                file.get_tensor("features"), **json.loads(file.metadata()["labels"])
+            )
 
     def at(self, places: Sequence[int]) -> Pictures:
-        some = {name: [column[i] for i in places] for name, column in self.sensitive.items()}
+        some = {
+            name: [column[i] for i in places] for name, column in self.sensitive.items()
+        }
         return Pictures(self.features[places], [self.truth[i] for i in places], some)
 
     def first(self, n: int) -> Pictures:
@@ -93,7 +97,9 @@ class Pictures:
     def mixed(self, mix: Mix, n: int) -> Pictures:
         """The first so many pictures of each group that the groups have the shares of `mix`."""
         groups = defaultdict(list)
-        for place, group in enumerate(zip(self.truth, *self.sensitive.values(), strict=True)):
+        for place, group in enumerate(
+            zip(self.truth, *self.sensitive.values(), strict=True)
+        ):
             groups[group].append(place)
         whole = sum(mix.values())
         chosen = [groups[g][: round(n * share / whole)] for g, share in mix.items()]
@@ -118,7 +124,13 @@ class Drawer:
     drawn: dict[str, Pictures] = field(default_factory=dict)
 
     def pictures(
-        self, task: MiniatureTask, split: WorldSplit, seed: int, n: int, *, views: bool = False
+        self,
+        task: MiniatureTask,
+        split: WorldSplit,
+        seed: int,
+        n: int,
+        *,
+        views: bool = False,
     ) -> Pictures:
         name = f"{task.name}-{split}-{seed}-{n}-{'views' if views else 'alone'}-{_weights()}"
         if name in self.drawn:
@@ -139,7 +151,9 @@ def _encode(task: MiniatureTask, drawn: list[DrawnImage], views: bool) -> Pictur
     clf = FairTPTClassifier(_backend(), task.targets)
     parts = []
     for at in range(0, len(drawn), 24):
-        parts.append(clf.encode([p.image for p in drawn[at : at + 24]], with_views=views))
+        parts.append(
+            clf.encode([p.image for p in drawn[at : at + 24]], with_views=views)
+        )
         clf._cache.clear()
     sensitive = {a: [p.sensitive[a] for p in drawn] for a in task.sensitive}
     return Pictures(torch.cat(parts), [p.target for p in drawn], sensitive)

@@ -53,15 +53,17 @@ def rows_of(task: MiniatureTask, seeds: range, images: int) -> Iterator[list[str
     drawn = [one for seed in seeds for one in task.draw(images, seed=seed)]
     for (name, method), (loss_name, loss) in product(METHODS.items(), LOSSES.items()):
         free, bounded = (
-            clf.with_adapter(method(loss=loss, rate=ELRA(max_relative_step=bound))).predict(
-                [one.image for one in drawn]
-            )
+            clf.with_adapter(
+                method(loss=loss, rate=ELRA(max_relative_step=bound))
+            ).predict([one.image for one in drawn])
             for bound in (float("inf"), BOUND)
         )
         steps = np.array([p.relative_step or 0.0 for p in free])
         pairs = list(zip(free, bounded, strict=True))
         right, right_bounded = (
-            np.mean([p.label == one.target for p, one in zip(answers, drawn, strict=True)])
+            np.mean(
+                [p.label == one.target for p, one in zip(answers, drawn, strict=True)]
+            )
             for answers in (free, bounded)
         )
         yield [
@@ -80,7 +82,9 @@ def rows_of(task: MiniatureTask, seeds: range, images: int) -> Iterator[list[str
 
 def farthest(one: Prediction, other: Prediction) -> float:
     """The largest difference of two answers' probabilities."""
-    return max(abs(p - other.probabilities[label]) for label, p in one.probabilities.items())
+    return max(
+        abs(p - other.probabilities[label]) for label, p in one.probabilities.items()
+    )
 
 
 def main() -> None:
@@ -91,7 +95,9 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
-    work = (row for task in TASKS.values() for row in rows_of(task, seeds, options.images))
+    work = (
+        row for task in TASKS.values() for row in rows_of(task, seeds, options.images)
+    )
     rows = list(track(work, "running", total=len(TASKS) * len(METHODS) * len(LOSSES)))
     text = (
         f"{table(HEAD, rows)}\n\n"

@@ -18,14 +18,32 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from result_files import PAGE, RESULTS, change, level, table, write_blocks, write_results
+from result_files import (
+    PAGE,
+    RESULTS,
+    change,
+    level,
+    table,
+    write_blocks,
+    write_results,
+)
 
 from fair_tta import audit, compare
 from fair_tta.auditing import Audit
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Estimate
 
-AGES = ("0-2", "3-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "more than 70")
+AGES = (
+    "0-2",
+    "3-9",
+    "10-19",
+    "20-29",
+    "30-39",
+    "40-49",
+    "50-59",
+    "60-69",
+    "more than 70",
+)
 METRICS = {  # 1 where more is better
     "accuracy": ("accuracy", 1),
     "worst_group_accuracy": ("WGA", 1),
@@ -76,7 +94,9 @@ def read_rows(path: Path, answers: Answers) -> dict[str, dict[str, str]]:
         rows = list(csv.DictReader(file))
     needed = {"file", "age", "gender", "race", f"{answers.question}_preds"}
     if not rows or not needed <= set(rows[0]):
-        raise SystemExit(f"{path}: a CSV file with the columns {', '.join(sorted(needed))} is due.")
+        raise SystemExit(
+            f"{path}: a CSV file with the columns {', '.join(sorted(needed))} is due."
+        )
     return {row["file"]: row for row in rows}
 
 
@@ -119,12 +139,17 @@ def figures(audits: dict[str, dict[str, list[Audit]]]) -> str:
                 cells = [level(this.estimate(metric)) for metric in METRICS]
                 cells[1] += f": {name}"
                 rows.append([question, one.model, attribute, *cells])
-    return table(["asked", "model", "by", *(title for title, _ in METRICS.values())], rows)
+    return table(
+        ["asked", "model", "by", *(title for title, _ in METRICS.values())], rows
+    )
 
 
 def sources(audits: dict[str, dict[str, list[Audit]]]) -> str:
     """Where the answers come from, and n."""
-    n = {question: next(iter(by.values()))[0].document.data.n for question, by in audits.items()}
+    n = {
+        question: next(iter(by.values()))[0].document.data.n
+        for question, by in audits.items()
+    }
     rows = [
         [
             one.question,
@@ -166,7 +191,8 @@ def groups(made: Sequence[Audit]) -> str:
     """A row for each class in each group, a column for each model."""
     found = [cells_of(one) for one in made]
     rows = [
-        [*cell, f"{found[0][cell].n:,}", *(level(of[cell]) for of in found)] for cell in found[0]
+        [*cell, f"{found[0][cell].n:,}", *(level(of[cell]) for of in found)]
+        for cell in found[0]
     ]
     rows.sort(key=lambda row: row[0])
     return table(["true", "group", "n", *(one.runs[0] for one in made)], rows)
@@ -177,7 +203,9 @@ def lowest(made: Sequence[Audit]) -> str:
     rows = []
     for one in made:
         cells = [(cell, of) for cell, of in cells_of(one).items() if of.n >= 30]
-        for (target, group), of in sorted(cells, key=lambda cell: float(cell[1]))[:LOWEST]:
+        for (target, group), of in sorted(cells, key=lambda cell: float(cell[1]))[
+            :LOWEST
+        ]:
             rows.append([one.runs[0], target, group, f"{of.n:,}", level(of)])
     return table(["model", "true", "group", "n", "accuracy"], rows)
 
@@ -196,9 +224,15 @@ def blocks_of(audits: dict[str, dict[str, list[Audit]]]) -> Iterator[tuple[str, 
 def main() -> None:
     """Read, audit, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the four CSV files")
     parser.add_argument(
-        "--results", type=Path, nargs="?", const=RESULTS, help="write the tables to this folder too"
+        "--data", type=Path, required=True, help="folder of the four CSV files"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        nargs="?",
+        const=RESULTS,
+        help="write the tables to this folder too",
     )
     asked = parser.parse_args()
     blocks = dict(blocks_of(audits_of(asked.data)))

@@ -23,14 +23,23 @@ from fair_tta.metrics.definitions import METRICS
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("rows", 10_000), ("groups", 10), ("classes", 2), ("runs", 10)):
+    for name, default in (
+        ("rows", 10_000),
+        ("groups", 10),
+        ("classes", 2),
+        ("runs", 10),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     generator = np.random.default_rng(0)
     truth = generator.integers(0, options.classes, options.rows)
     group = generator.integers(0, options.groups, options.rows)
-    rates = generator.uniform(0.5, 0.95, (options.groups, options.classes))[group, truth]
-    wrong = (truth + generator.integers(1, options.classes, options.rows)) % options.classes
+    rates = generator.uniform(0.5, 0.95, (options.groups, options.classes))[
+        group, truth
+    ]
+    wrong = (
+        truth + generator.integers(1, options.classes, options.rows)
+    ) % options.classes
     first = np.where(generator.random(options.rows) < rates, truth, wrong)
     others = [
         np.where(generator.random(options.rows) < 0.1, truth, first)
@@ -63,7 +72,11 @@ def main() -> None:
         for part, start, end in zip(parts, clock[:-1], clock[1:], strict=True):
             seconds[part].append(end - start)
         seconds["all"].append(clock[-1] - clock[0])
-    print(", ".join(f"{part} {statistics.median(of):.2f} s" for part, of in seconds.items()))
+    print(
+        ", ".join(
+            f"{part} {statistics.median(of):.2f} s" for part, of in seconds.items()
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -33,12 +33,18 @@ def main() -> None:
     generator = np.random.default_rng(0)
     classes, groups = np.arange(2), np.arange(options.groups)
     if options.text:
-        classes, groups = np.array(["cat", "dog"]), np.array([f"group {g}" for g in groups])
+        classes, groups = (
+            np.array(["cat", "dog"]),
+            np.array([f"group {g}" for g in groups]),
+        )
     streams = [MetricStream(), MetricStream()]
     before, counting = peak(), 0.0
     for start in range(0, options.rows, options.batch):
         n = min(options.batch, options.rows - start)
-        truth, group = generator.integers(0, 2, n), generator.integers(0, options.groups, n)
+        truth, group = (
+            generator.integers(0, 2, n),
+            generator.integers(0, options.groups, n),
+        )
         answer = np.where(generator.random(n) < 0.9 - 0.02 * group, truth, 1 - truth)
         clock = time.process_time()
         stream = streams[start // options.batch % 2]

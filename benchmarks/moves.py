@@ -40,16 +40,23 @@ distances between probabilities before and after. What it says: docs/reproducing
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--pictures", type=int, default=120, help="for each seed and task")
     parser.add_argument(
-        "--results", type=Path, nargs="?", const=RESULTS, help="write the table to this folder"
+        "--pictures", type=int, default=120, help="for each seed and task"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        nargs="?",
+        const=RESULTS,
+        help="write the table to this folder",
     )
     options = parser.parse_args()
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
     work = run_episodes(TASKS.values(), METHODS, seeds=seeds, images=options.pictures)
     work = track(work, "running", total=len(TASKS) * options.seeds * len(METHODS))
     answers = {
-        (episode.task.name, episode.method, episode.seed): episode.predictions for episode in work
+        (episode.task.name, episode.method, episode.seed): episode.predictions
+        for episode in work
     }
     rows = []
     for task, method in itertools.product(TASKS, METHODS):
@@ -58,7 +65,15 @@ def main() -> None:
         margin = np.median([p.flip_margin for p in found])
         certain = 100 * np.mean([p.certified_unchanged for p in found])
         figures = f"{margin:.2f}", f"{middle:.3f}", f"{most:.3f}", f"{certain:.0f}"
-        rows.append([task, method, str(len(found)), *figures, str(sum(p.flipped for p in found))])
+        rows.append(
+            [
+                task,
+                method,
+                str(len(found)),
+                *figures,
+                str(sum(p.flipped for p in found)),
+            ]
+        )
     text = table(HEAD, rows)
     print(text)
     if options.results:

@@ -58,7 +58,9 @@ def rank_correlation(a: list[float], b: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--pictures", type=int, default=360, help="for each seed and task")
+    parser.add_argument(
+        "--pictures", type=int, default=360, help="for each seed and task"
+    )
     options = parser.parse_args()
     work = run_episodes(
         TASKS.values(),
@@ -68,7 +70,9 @@ def main() -> None:
         split="validation",
     )
     found: dict[tuple[str, str], list[Episode]] = {}
-    for episode in track(work, "running", total=len(TASKS) * options.seeds * len(TRIED)):
+    for episode in track(
+        work, "running", total=len(TASKS) * options.seeds * len(TRIED)
+    ):
         found.setdefault((episode.task.name, episode.method), []).append(episode)
     table = Table("attribute", "method", "pseudo-EOD", "EOD", "change", "true change")
     changes: dict[str, list[tuple[float, float]]] = {}
@@ -77,7 +81,9 @@ def main() -> None:
             base = both(found[task.name, "ZeroShot"], attribute)
             for method in TRIED:
                 figures = both(found[task.name, method], attribute)
-                moved = [figure - first for figure, first in zip(figures, base, strict=True)]
+                moved = [
+                    figure - first for figure, first in zip(figures, base, strict=True)
+                ]
                 if method != "ZeroShot":
                     changes.setdefault(attribute, []).append((moved[0], moved[1]))
                 shown = [f"{x:.1f}" for x in figures] + [f"{x:+.1f}" for x in moved]

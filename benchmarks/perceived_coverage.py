@@ -37,7 +37,11 @@ DESIGNS = {  # classes, values, how far logits lean, what is corrected of that, 
 
 
 def population(
-    generator: np.random.Generator, classes: int, values: int, lean: float, corrected: float
+    generator: np.random.Generator,
+    classes: int,
+    values: int,
+    lean: float,
+    corrected: float,
 ) -> tuple[Floats, Floats, Ints, Ints]:
     """q, w, and answers before and after."""
     y, s = (generator.integers(0, k, POPULATION) for k in (classes, values))
@@ -45,7 +49,12 @@ def population(
     leaning = lean * np.eye(classes)[np.arange(values) % classes]
     noise = 1.5 * generator.normal(size=(POPULATION, classes))
     logits = 2 * np.eye(classes)[y] + leaning[s] + noise
-    return _softmax(logits), w, logits.argmax(1), (logits - corrected * w @ leaning).argmax(1)
+    return (
+        _softmax(logits),
+        w,
+        logits.argmax(1),
+        (logits - corrected * w @ leaning).argmax(1),
+    )
 
 
 def _softmax(logits: Floats) -> Floats:
@@ -60,18 +69,26 @@ def main() -> None:
     generator, failed = np.random.default_rng(0), []
     for name, (classes, values, lean, corrected, n) in DESIGNS.items():
         q, w, before, after = population(generator, classes, values, lean, corrected)
-        first, then = (pseudo_equalized_odds_difference(a, q, w) for a in (before, after))
+        first, then = (
+            pseudo_equalized_odds_difference(a, q, w) for a in (before, after)
+        )
         held, widths = np.zeros(3), []
         for trial in range(trials):
             some = generator.integers(0, POPULATION, n)
             found = pseudo_odds(
-                [before[some], after[some]], q[some], w[some], Bootstrap(500, seed=trial)
+                [before[some], after[some]],
+                q[some],
+                w[some],
+                Bootstrap(500, seed=trial),
             )
             figures = [*found.runs, *found.changes]
             held += [
-                _holds(f, t) for f, t in zip(figures, (first, then, then - first), strict=True)
+                _holds(f, t)
+                for f, t in zip(figures, (first, then, then - first), strict=True)
             ]
-            widths.append((found.changes[0].high or 0.0) - (found.changes[0].low or 0.0))
+            widths.append(
+                (found.changes[0].high or 0.0) - (found.changes[0].low or 0.0)
+            )
         rates = held / trials
         print(
             f"{name}: {100 * first:.1f} -> {100 * then:.1f}; held before {100 * rates[0]:.1f}, "

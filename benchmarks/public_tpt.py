@@ -18,7 +18,9 @@ from torch import Tensor
 class PublicTPT:
     """Args: an open_clip `CLIP`, its preprocessing and tokenizer, and names of classes."""
 
-    def __init__(self, model: Any, preprocess: Any, tokenizer: Any, names: list[str]) -> None:
+    def __init__(
+        self, model: Any, preprocess: Any, tokenizer: Any, names: list[str]
+    ) -> None:
         self.model, self.preprocess = model, preprocess
         with torch.no_grad():
             self.ids = tokenizer([f"a photo of a {name}." for name in names])

@@ -28,7 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from result_files import PAGE, RESULTS, change, level, table, write_blocks, write_results
+from result_files import (
+    PAGE,
+    RESULTS,
+    change,
+    level,
+    table,
+    write_blocks,
+    write_results,
+)
 
 from fair_tta import FairTPTClassifier, Features, audit, compare
 from fair_tta.auditing import Audit
@@ -104,7 +112,11 @@ class Question:
         n = n.reshape(len(self.classifier.targets), len(self.names))
         n = n[n.sum(1) > 0][:, n.sum(0) > 0]
         expected = n.sum(1, keepdims=True) * n.sum(0) / n.sum()
-        return float(np.sqrt(((n - expected) ** 2 / expected).sum() / n.sum() / (min(n.shape) - 1)))
+        return float(
+            np.sqrt(
+                ((n - expected) ** 2 / expected).sum() / n.sum() / (min(n.shape) - 1)
+            )
+        )
 
     def audit(self, name: str, answers: Sequence[str]) -> Audit:
         with warnings.catch_warnings():
@@ -126,7 +138,9 @@ def celeba_questions(folder: Path) -> Iterator[Question]:
     table_of = {
         f"a {name}": vector.astype(np.float32)
         for kind in ("lvis", "oid")  # of names that both have, oid's
-        for name, vector in zip(texts[f"{kind}_names"].tolist(), texts[kind], strict=True)
+        for name, vector in zip(
+            texts[f"{kind}_names"].tolist(), texts[kind], strict=True
+        )
     }
     names = images["attributes"].tolist()
     labels = {name: images["labels"][:, place] > 0 for place, name in enumerate(names)}
@@ -134,14 +148,20 @@ def celeba_questions(folder: Path) -> Iterator[Question]:
     values = np.where(labels["Male"], "Man", "Woman").tolist()
     for column, (there, absent) in CELEBA_TASKS.items():
         classifier = FairTPTClassifier.from_features(
-            table_of, [there, absent], {"gender": ["Man", "Woman"]}, "a {target} {sensitive}"
+            table_of,
+            [there, absent],
+            {"gender": ["Man", "Woman"]},
+            "a {target} {sensitive}",
         )
         truth = np.where(labels[column], there, absent).tolist()
         yield Question(column, classifier, images["features"], truth, values)
 
 
 def sem_questions(
-    folder: Path, tasks: Sequence[BenchmarkTask], backbones: Mapping[str, str], most: int
+    folder: Path,
+    tasks: Sequence[BenchmarkTask],
+    backbones: Mapping[str, str],
+    most: int,
 ) -> Iterator[Question]:
     """The tasks on those data sets and backbones that the folder has, at most so many images."""
     import pandas
@@ -158,7 +178,9 @@ def sem_questions(
         known = [i for i, pair in enumerate(zip(truth, values, strict=True))
                  if pair[0] in task.targets and pair[1] in named]  # fmt: skip
         if len(known) > most:
-            known = sorted(np.random.default_rng(0).choice(known, most, replace=False).tolist())
+            known = sorted(
+                np.random.default_rng(0).choice(known, most, replace=False).tolist()
+            )
         for backbone, model in backbones.items():
             file = place / f"CLIP_{backbone}_embeddings.npy"
             if not file.exists():
@@ -171,7 +193,9 @@ def sem_questions(
                 )
             classifier = FairTPTClassifier(model, **task.arguments(), adapter=FIRST)  # type: ignore[arg-type]
             own = [[column[i] for i in known] for column in (truth, values)]
-            yield Question(f"{task}, {backbone}", classifier, np.asarray(stored[known]), *own)
+            yield Question(
+                f"{task}, {backbone}", classifier, np.asarray(stored[known]), *own
+            )
 
 
 def sem_labels(dataset: str, what: str, rows: Any) -> list[str | None]:
@@ -185,7 +209,10 @@ def sem_labels(dataset: str, what: str, rows: Any) -> list[str | None]:
         }[what]
         return [names[value <= 0] for value in rows[column]]
     if what == "age":  # FairFace has brackets
-        years = [int(str(age).replace("more than ", "").partition("-")[0]) for age in rows["age"]]
+        years = [
+            int(str(age).replace("more than ", "").partition("-")[0])
+            for age in rows["age"]
+        ]
         return [DEFAULT_AGES.label(age) for age in years]
     if what == "background":
         return [str(value).removesuffix(" background") for value in rows[what]]
@@ -198,7 +225,9 @@ def answers_of(question: Question, name: str) -> list[str]:
     method, stored = parse_adapter(name), question.features
     if not method.needs.reference:
         return _predicted(question, method, list(range(len(stored))))
-    of_fold = np.array([int(sha256(row.tobytes()).hexdigest(), 16) % FOLDS for row in stored])
+    of_fold = np.array(
+        [int(sha256(row.tobytes()).hexdigest(), 16) % FOLDS for row in stored]
+    )
     found = [""] * len(stored)
     for fold in range(FOLDS):
         seen, own = np.flatnonzero(of_fold != fold), np.flatnonzero(of_fold == fold)
@@ -211,7 +240,9 @@ def answers_of(question: Question, name: str) -> list[str]:
             warnings.simplefilter("ignore", SmallReferenceWarning)
             clf = question.classifier.with_adapter(method)
             fitted = clf.fit(Features(stored[seen]), **labels).adapter
-        for i, answer in zip(own, _predicted(question, fitted, own.tolist()), strict=True):
+        for i, answer in zip(
+            own, _predicted(question, fitted, own.tolist()), strict=True
+        ):
             found[i] = answer
     return found
 
@@ -222,7 +253,9 @@ def _predicted(question: Question, method: Any, places: list[int]) -> list[str]:
         found: dict[int, str] = {}
         for value in question.names:
             some = [i for i in places if question.values[i] == value]
-            found |= zip(some, _predicted(question, method.knowing(value), some), strict=True)
+            found |= zip(
+                some, _predicted(question, method.knowing(value), some), strict=True
+            )
         return [found[i] for i in places]
     if not places:
         return []
@@ -251,16 +284,22 @@ def compared(question: Question, answers: Mapping[str, list[str]]) -> Audit:
 
 def verdict(found: Audit, method: str) -> str:
     """What the figures of a method show, allowing for all methods that were compared."""
-    adjusted = next(c for c in found.document.comparisons if c.run == method).adjusted.by_name()
+    adjusted = next(
+        c for c in found.document.comparisons if c.run == method
+    ).adjusted.by_name()
     sides = {}
     for metric, (title, better) in SHOWN.items():
         figure = adjusted[metric]
         if figure.low is not None and figure.high is not None:
             sides[title] = better * (int(figure.low > 0) - int(figure.high < 0))
-    worse = [title for title in ("accuracy", "WGA", "typical gap") if sides.get(title) == -1]
+    worse = [
+        title for title in ("accuracy", "WGA", "typical gap") if sides.get(title) == -1
+    ]
     if worse:
         return f"harms: {', '.join(worse)}"
-    better_in = [title for title in ("typical gap", "WGA", "accuracy") if sides.get(title) == 1]
+    better_in = [
+        title for title in ("typical gap", "WGA", "accuracy") if sides.get(title) == 1
+    ]
     return f"helps: {', '.join(better_in)}" if better_in else "cannot tell"
 
 
@@ -274,13 +313,17 @@ def method_table(found: Audit) -> str:
             for metric, (_, better) in SHOWN.items()
         ]
         rows.append([f"`{name}`", *cells, verdict(found, name)])
-    return table(["method", *(title for title, _ in SHOWN.values()), "of all compared"], rows)
+    return table(
+        ["method", *(title for title, _ in SHOWN.values()), "of all compared"], rows
+    )
 
 
 def cell_text(question: Question) -> str:
     """n of every cell, and whether one is empty."""
     cells = question.cells()
-    text = "; ".join(f"{target} / {value} {n:,}" for (target, value), n in cells.items())
+    text = "; ".join(
+        f"{target} / {value} {n:,}" for (target, value), n in cells.items()
+    )
     return text + "; **one class only**" * (0 in cells.values())
 
 
@@ -288,17 +331,43 @@ def overview(questions: Mapping[str, tuple[Question, Audit]]) -> str:
     """A row for each task."""
     rows = []
     for title, (question, found) in questions.items():
-        levels = [f"{100 * found.estimate(metric).value:.1f}" for metric in list(SHOWN)[:3]]
-        shown = [verdict(found, name) if name in found.runs else "not run" for name in SUMMARISED]
-        rows.append([title, cell_text(question), f"{question.association():.2f}", *levels, *shown])
-    head = ["task", "n of every cell", "Cramer's V", "accuracy", "WGA", "typical gap", *SUMMARISED]
+        levels = [
+            f"{100 * found.estimate(metric).value:.1f}" for metric in list(SHOWN)[:3]
+        ]
+        shown = [
+            verdict(found, name) if name in found.runs else "not run"
+            for name in SUMMARISED
+        ]
+        rows.append(
+            [
+                title,
+                cell_text(question),
+                f"{question.association():.2f}",
+                *levels,
+                *shown,
+            ]
+        )
+    head = [
+        "task",
+        "n of every cell",
+        "Cramer's V",
+        "accuracy",
+        "WGA",
+        "typical gap",
+        *SUMMARISED,
+    ]
     return table(head, rows)
 
 
 def not_run_text(not_run: Mapping[str, str]) -> str:
     """Methods that were not run, and why."""
-    lines = (f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items())
-    return "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines) or "None."
+    lines = (
+        f"- `{name}`: {why.partition(' (nearest')[0]}" for name, why in not_run.items()
+    )
+    return (
+        "\n".join(textwrap.fill(line, 100, subsequent_indent="  ") for line in lines)
+        or "None."
+    )
 
 
 def report(questions: Iterator[Question]) -> dict[str, str]:
@@ -310,8 +379,12 @@ def report(questions: Iterator[Question]) -> dict[str, str]:
         found = compared(question, answers)
         seen[question.title] = question, found
         not_run |= left
-        counts = textwrap.fill(f"n = {len(question.truth):,}: {cell_text(question)}.", 100)
-        blocks[question.title.replace("_", "-").lower()] = f"{counts}\n\n{method_table(found)}"
+        counts = textwrap.fill(
+            f"n = {len(question.truth):,}: {cell_text(question)}.", 100
+        )
+        blocks[question.title.replace("_", "-").lower()] = (
+            f"{counts}\n\n{method_table(found)}"
+        )
         print(f"## {question.title}\n\n{list(blocks.values())[-1]}\n", flush=True)
     if not seen:
         raise SystemExit("Nothing was found to run on.")
@@ -330,12 +403,24 @@ def main() -> None:
     source.add_argument("--data", type=Path, metavar="DIR")
     source.add_argument("--sem", type=Path, metavar="DIR")
     parser.add_argument(
-        "--results", type=Path, nargs="?", const=RESULTS, help="write the tables to this folder"
+        "--results",
+        type=Path,
+        nargs="?",
+        const=RESULTS,
+        help="write the tables to this folder",
     )
-    parser.add_argument("--backbones", nargs="+", choices=BACKBONES, default=[*BACKBONES])
-    parser.add_argument("--model", help="the text side, in place of that of the backbones")
-    parser.add_argument("--all-tasks", action="store_true", help="the paper's 13, not its main six")
-    parser.add_argument("--most", type=int, default=20_000, help="images of a task (20,000)")
+    parser.add_argument(
+        "--backbones", nargs="+", choices=BACKBONES, default=[*BACKBONES]
+    )
+    parser.add_argument(
+        "--model", help="the text side, in place of that of the backbones"
+    )
+    parser.add_argument(
+        "--all-tasks", action="store_true", help="the paper's 13, not its main six"
+    )
+    parser.add_argument(
+        "--most", type=int, default=20_000, help="images of a task (20,000)"
+    )
     asked = parser.parse_args()
     if asked.data:
         blocks = report(celeba_questions(asked.data))

@@ -60,7 +60,9 @@ def main(repeats: int = 7) -> None:
 
     contenders: dict[str, Callable[[], object]] = {
         "OpenCV": lambda: render(image, SIZE, recipes()),
-        "tensors": lambda: render_batch([image], SIZE, [recipes()], torch.device("cpu")),
+        "tensors": lambda: render_batch(
+            [image], SIZE, [recipes()], torch.device("cpu")
+        ),
         "tensors in chunks": lambda: tensors_in_chunks(pixels, recipes()),
         "encoding": lambda: tower(pixel_values=views),
     }

@@ -65,7 +65,10 @@ def write_results(
 ) -> None:
     """Write ``NAME.md`` with an introduction and all blocks, and each table as a CSV file."""
     folder.mkdir(parents=True, exist_ok=True)
-    sections = [introduction, *(f"## {title}\n\n{text}" for title, text in blocks.items())]
+    sections = [
+        introduction,
+        *(f"## {title}\n\n{text}" for title, text in blocks.items()),
+    ]
     (folder / f"{name}.md").write_text("\n\n".join(sections) + "\n", "utf-8")
     for title, text in blocks.items():
         lines = [line for line in text.splitlines() if line.startswith("| ")]
@@ -126,7 +129,9 @@ def filled(text: str, kind: str, blocks: Mapping[str, str]) -> str:
     def block(match: re.Match[str]) -> str:
         return f"<!-- {kind}: {match[1]} -->\n\n{blocks[match[1]]}\n\n<!-- end -->"
 
-    return re.sub(rf"<!-- {kind}: ([\w-]+) -->.*?<!-- end -->", block, text, flags=re.DOTALL)
+    return re.sub(
+        rf"<!-- {kind}: ([\w-]+) -->.*?<!-- end -->", block, text, flags=re.DOTALL
+    )
 
 
 def write_blocks(kind: str, blocks: Mapping[str, str], page: Path) -> None:

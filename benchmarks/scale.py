@@ -88,15 +88,24 @@ def classes(count: int, rounds: int) -> None:
     pixels = torch.randn(PART, 3, 224, 224)
 
     def method(adapter: Any) -> Callable[[int], Any]:
-        one, first = clf.with_adapter(adapter), 100 * len(jobs)  # or methods would share gradients
+        one, first = (
+            clf.with_adapter(adapter),
+            100 * len(jobs),
+        )  # or methods would share gradients
         return lambda i: one._predict_encoded(views(first + i))
 
     jobs: dict[str, Callable[[int], Any]] = {
         "tower": lambda _: backend.encode_pixels(pixels),
         "views": lambda i: AugMix(64)(photo(i), (224, 224), np.random.default_rng(i)),
-        "pass": lambda i: clf._task.encode_many(clf._task.target_prompts, context * (1 + 1e-3 * i)),
+        "pass": lambda i: clf._task.encode_many(
+            clf._task.target_prompts, context * (1 + 1e-3 * i)
+        ),
     }
-    for name, adapter in (("TPT", TPT()), ("FairTPT", FairTPT()), ("FairTPT-MO", FairTPTMO())):
+    for name, adapter in (
+        ("TPT", TPT()),
+        ("FairTPT", FairTPT()),
+        ("FairTPT-MO", FairTPTMO()),
+    ):
         jobs[name] = method(adapter)
     times: dict[str, list[float]] = {name: [] for name in jobs}
     with watched(f"{count} classes, one image"):
@@ -108,7 +117,9 @@ def classes(count: int, rounds: int) -> None:
     took = {name: statistics.median(some[1:] or some) for name, some in times.items()}
     zero, one = took["tower"] * 64 / PART + took["views"], took["pass"]
     floor = zero + 2 * one
-    print(f"{count} classes: Zero {zero:.2f} s, a pass {one:.3f} s, floor {floor / zero:.2f} Zero")
+    print(
+        f"{count} classes: Zero {zero:.2f} s, a pass {one:.3f} s, floor {floor / zero:.2f} Zero"
+    )
     for name in ("TPT", "FairTPT", "FairTPT-MO"):
         whole = zero + took[name]
         print(
@@ -133,7 +144,9 @@ def labelled(folder: Path, count: int) -> Labels:
         table.writerow(["path", "kind", "age"])
         for i in range(count):
             photo(i).save(folder / f"{i}.jpg")
-            table.writerow([f"{i}.jpg", ["cat", "dog"][i % 2], ["young", "old"][i // 2 % 2]])
+            table.writerow(
+                [f"{i}.jpg", ["cat", "dog"][i % 2], ["young", "old"][i // 2 % 2]]
+            )
     return Labels(folder, folder / "labels.csv", "kind", ("age",), path="path")
 
 
@@ -179,7 +192,11 @@ def memory(count: int) -> None:
         runner = Runner(job_of(clf, [clf.adapter], is_kept=False), Local())
         with watched(f"{count} files of 88 megapixels, a run"):
             sources = [ImageSource(path, path) for path in paths]
-            list(runner.stream(sources, lambda one: one, size=16, seed=0, read_ahead=True))
+            list(
+                runner.stream(
+                    sources, lambda one: one, size=16, seed=0, read_ahead=True
+                )
+            )
 
 
 def main() -> None:

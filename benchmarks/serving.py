@@ -64,7 +64,11 @@ def make_predict(method: str, size: str) -> Predict:
         from fair_tta import FairTPTClassifier
 
         clf = FairTPTClassifier(
-            (model, (processor, tokenizer)), TARGETS, SENSITIVE, TEMPLATE, adapter=method
+            (model, (processor, tokenizer)),
+            TARGETS,
+            SENSITIVE,
+            TEMPLATE,
+            adapter=method,
         )
         return lambda data: clf.predict(data).probabilities
     sentences = [f"a photo of a {name}." for name in TARGETS]
@@ -94,7 +98,9 @@ class Images:
 
     def __init__(self) -> None:
         small = np.random.default_rng(0).integers(0, 256, (12, 16, 3), np.uint8)
-        self._base = np.asarray(Image.fromarray(small).resize((500, 375), Image.Resampling.BICUBIC))
+        self._base = np.asarray(
+            Image.fromarray(small).resize((500, 375), Image.Resampling.BICUBIC)
+        )
         self._made = 0
 
     def take(self, count: int) -> list[bytes]:
@@ -102,12 +108,16 @@ class Images:
         for _ in range(count):
             self._made += 1
             data = io.BytesIO()
-            Image.fromarray(np.roll(self._base, self._made, (0, 1))).save(data, "JPEG", quality=90)
+            Image.fromarray(np.roll(self._base, self._made, (0, 1))).save(
+                data, "JPEG", quality=90
+            )
             made.append(data.getvalue())
         return made
 
 
-def in_threads(predict: Callable[[bytes], object], images: list[bytes], threads: int) -> float:
+def in_threads(
+    predict: Callable[[bytes], object], images: list[bytes], threads: int
+) -> float:
     """Seconds of the clock; the threads start together."""
     barrier = threading.Barrier(threads + 1)
 
@@ -154,7 +164,9 @@ class Server:
 
     def _ask(self, verb: str, path: str, body: bytes | None = None) -> Any:
         if not hasattr(self._local, "connection"):
-            self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+            self._local.connection = http.client.HTTPConnection(
+                "127.0.0.1", self.port, timeout=120
+            )
         self._local.connection.request(verb, path, body, {"Content-Type": "image/jpeg"})
         return json.loads(self._local.connection.getresponse().read())
 
@@ -166,7 +178,9 @@ def serve(names: list[str], size: str, port: int) -> None:
     app, calls = FastAPI(), {name: make_predict(name, size) for name in names}
 
     @app.post("/{name}")
-    def post(name: str, data: bytes = Body(media_type="image/jpeg")) -> dict[str, float]:
+    def post(
+        name: str, data: bytes = Body(media_type="image/jpeg")
+    ) -> dict[str, float]:
         return calls[name](data)
 
     @app.get("/cpu")
@@ -218,10 +232,14 @@ def measure(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=SIZES, default="vit-b-32")
-    parser.add_argument("--methods", nargs="+", default=["zero-shot", "association-correction"])
+    parser.add_argument(
+        "--methods", nargs="+", default=["zero-shot", "association-correction"]
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--images", type=int, default=64, help="of each round")
-    parser.add_argument("--serve", nargs="+", help="be the server, which the others start")
+    parser.add_argument(
+        "--serve", nargs="+", help="be the server, which the others start"
+    )
     parser.add_argument("--port", type=int)
     options = parser.parse_args()
     if options.serve:

@@ -73,7 +73,9 @@ class Soak:
 
     def __init__(self, backend: Any, folder: Path, classifiers: int = 0) -> None:
         self.backend, self.folder = backend, folder
-        self.caches = [Cache(CACHE // max(1, classifiers)) for _ in range(max(1, classifiers))]
+        self.caches = [
+            Cache(CACHE // max(1, classifiers)) for _ in range(max(1, classifiers))
+        ]
         self.predictions = self.pictures = self.refused = self.texts = self.calls = 0
         self._drawn = {name: task.stream(1) for name, task in TASKS.items()}
         self._features, self._pixels = cycle(ON_FEATURES), cycle(ON_PIXELS)
@@ -82,7 +84,9 @@ class Soak:
         self._kept: list[dict[str, Any]] = []
         for cache in self.caches:
             self.new_text(cache)
-            self._kept.append({n: getattr(self, n) for n in ("task", "classifier", "_fitted")})
+            self._kept.append(
+                {n: getattr(self, n) for n in ("task", "classifier", "_fitted")}
+            )
 
     def new_text(self, cache: Cache | None) -> None:
         """Another task in words that were not there before."""
@@ -109,7 +113,9 @@ class Soak:
 
     def method(self, name: str) -> FairTPTClassifier:
         """The classifier with a method."""
-        return self.classifier.with_adapter(self._fitted.get(name) or parse_adapter(name))
+        return self.classifier.with_adapter(
+            self._fitted.get(name) or parse_adapter(name)
+        )
 
     def round(self, number: int) -> None:
         """A batch of pictures with three methods, and one of the other things in turn."""
@@ -131,16 +137,22 @@ class Soak:
 
     def on_pixels(self) -> None:
         """A method that looks at the pictures itself, and may tune the vision tower's copy."""
-        self._count(self.method(next(self._pixels)).predict([d.image for d in self.draw(4)]))
+        self._count(
+            self.method(next(self._pixels)).predict([d.image for d in self.draw(4)])
+        )
 
     def files(self) -> None:
         """A list of paths, decoded by threads, and one of bytes."""
         paths = []
         for place, drawn in enumerate(self.draw(BATCH)):
-            paths.append(self.folder / f"{place}.{('png', 'jpg', 'webp', 'gif')[place % 4]}")
+            paths.append(
+                self.folder / f"{place}.{('png', 'jpg', 'webp', 'gif')[place % 4]}"
+            )
             drawn.image.save(paths[-1])
         self._count(self.method(next(self._features)).predict(paths))
-        self._count(self.method("zero-shot").predict([path.read_bytes() for path in paths]))
+        self._count(
+            self.method("zero-shot").predict([path.read_bytes() for path in paths])
+        )
 
     def stream(self) -> None:
         """A stream that ends, and one that breaks at a picture that cannot be used."""
@@ -181,8 +193,14 @@ class Soak:
 
     def examine(self) -> None:
         """Without labels; every fourth time the page too."""
-        images, few = [drawn.image for drawn in self.draw(BATCH)], Bootstrap(resamples=20)
-        methods = {"a": self.method("fair-tpt").adapter, "b": self._fitted["logit-balance"]}
+        images, few = (
+            [drawn.image for drawn in self.draw(BATCH)],
+            Bootstrap(resamples=20),
+        )
+        methods = {
+            "a": self.method("fair-tpt").adapter,
+            "b": self._fitted["logit-balance"],
+        }
         found = self.classifier.examine(images, methods, interval=few)
         self.predictions += 3 * BATCH
         self.calls += 1
@@ -270,7 +288,10 @@ def growth(curve: list[dict[str, float]]) -> dict[str, float]:
 def run(predictions: int, every: int, classifiers: int) -> Iterator[dict[str, Any]]:
     """What is known so far, whenever a point is added to the curve."""
     backend = resolve("miniature")
-    found: dict[str, Any] = {"environment": environment(), "cache_limit_mib": CACHE / 2**20}
+    found: dict[str, Any] = {
+        "environment": environment(),
+        "cache_limit_mib": CACHE / 2**20,
+    }
     found |= {"start": counts(backend.model), "warm": None, "curve": []}
     begun, number = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +304,10 @@ def run(predictions: int, every: int, classifiers: int) -> Iterator[dict[str, An
             is_over = soak.predictions >= predictions
             if soak.predictions >= every * len(found["curve"]) or is_over:
                 found["curve"].append(sample(soak))
-                found |= {"end": counts(backend.model), "growth": growth(found["curve"])}
+                found |= {
+                    "end": counts(backend.model),
+                    "growth": growth(found["curve"]),
+                }
                 for name in ("predictions", "pictures", "refused", "texts"):
                     found[name] = getattr(soak, name)
                 found["minutes"] = round((time.monotonic() - begun) / 60, 1)
@@ -293,8 +317,12 @@ def run(predictions: int, every: int, classifiers: int) -> Iterator[dict[str, An
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--predictions", type=int, default=100_000)
-    parser.add_argument("--every", type=int, default=500, help="predictions between two points")
-    parser.add_argument("--classifiers", type=int, default=0, help="used in turn to the end")
+    parser.add_argument(
+        "--every", type=int, default=500, help="predictions between two points"
+    )
+    parser.add_argument(
+        "--classifiers", type=int, default=0, help="used in turn to the end"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/soak.json"))
     parser.add_argument("--draw", action="store_true", help="the picture only")
     options = parser.parse_args()
@@ -327,7 +355,9 @@ def told(found: dict[str, Any]) -> str:
 
 def changed(found: dict[str, Any]) -> list[str]:
     """What is another at the end."""
-    first = found["start"] | {name: (found["warm"] or found["end"])[name] for name in LIBRARIES}
+    first = found["start"] | {
+        name: (found["warm"] or found["end"])[name] for name in LIBRARIES
+    }
     return [name for name, value in first.items() if found["end"][name] != value]
 
 

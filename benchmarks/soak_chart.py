@@ -18,7 +18,13 @@ def draw(found: dict[str, Any], path: Path) -> None:
         curve = found["curve"]
         counted = [point["predictions"] for point in curve]
         for colour, (name, label) in zip(LINES, _SHOWN.items(), strict=False):
-            axes.plot(counted, [p[name] for p in curve], color=colour, linewidth=1.4, label=label)
+            axes.plot(
+                counted,
+                [p[name] for p in curve],
+                color=colour,
+                linewidth=1.4,
+                label=label,
+            )
         axes.set_ylim(0, 1.25 * max(point["resident_mib"] for point in curve))
         axes.set_xlim(0, counted[-1])
         axes.xaxis.set_major_formatter("{x:,.0f}")
@@ -26,7 +32,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axes.set_ylabel("MiB")
         axes.legend(loc="upper right", ncols=2)
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+    path.write_text(
+        "\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n"
+    )
 
 
 _SHOWN = {"resident_mib": "resident memory", "cache_mib": "what the cache holds"}

@@ -124,7 +124,9 @@ class Timed:
         return outcome
 
 
-def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 32, 64)) -> None:
+def methods(
+    model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 32, 64)
+) -> None:
     """Items 1 and 2: each method against Zero, and Zero against the bare vision tower."""
     torch.manual_seed(0)
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
@@ -152,7 +154,9 @@ def methods(model: Any, name: str, repeat: int, chunks: tuple[int, ...] = (16, 3
         jobs[job] = whole(adapter, 1000 * number)
     times = interleaved(jobs, repeat)
     best = min(t for job, t in times.items() if job.startswith("bare"))
-    alone = {job: statistics.median(adapter.seconds[1:]) for job, adapter in adapters.items()}
+    alone = {
+        job: statistics.median(adapter.seconds[1:]) for job, adapter in adapters.items()
+    }
     print(f"\n## {name}: seconds per image, 64 views, 2 targets, 7 sensitive names")
     print(f"{'bare vision tower, best chunk':34} {best:8.3f}")
     for job in adapters:
@@ -179,9 +183,12 @@ def views(repeat: int) -> None:
             jobs[f"{name}, OpenCV"] = lambda i, s=strategy, size=size, photos=photos: [
                 s(p, size, content_generator(p, i)) for p in photos
             ]
-            jobs[f"{name}, tensors on {device}"] = lambda i, s=strategy, size=size, photos=photos: (
-                render_batch(
-                    photos, size, [s.draw(p, size, content_generator(p, i)) for p in photos], device
+            jobs[f"{name}, tensors on {device}"] = (
+                lambda i, s=strategy, size=size, photos=photos: render_batch(
+                    photos,
+                    size,
+                    [s.draw(p, size, content_generator(p, i)) for p in photos],
+                    device,
                 ).cpu()
             )
         times = interleaved(jobs, repeat, time.process_time)
@@ -201,7 +208,9 @@ def public(repeat: int) -> None:
         names = [f"thing {i}" for i in range(count)]
         sentence = "a photo of a {target}."
         theirs = PublicTPT(*model, names)
-        clf = FairTPTClassifier(model, names, template=sentence, adapter=TPT(), scale=100.0)
+        clf = FairTPTClassifier(
+            model, names, template=sentence, adapter=TPT(), scale=100.0
+        )
 
         def ours(i: int, clf: Any = clf) -> Any:
             clf._vision.forget()
@@ -209,9 +218,13 @@ def public(repeat: int) -> None:
 
         jobs = {"public algorithm": lambda i, f=theirs: f(photo(i), i), "TPT": ours}
         times = interleaved(jobs, repeat, time.process_time)
-        print(f"\n## open_clip ViT-B-32, {count} classes, 64 views: seconds of the processor")
+        print(
+            f"\n## open_clip ViT-B-32, {count} classes, 64 views: seconds of the processor"
+        )
         for job, seconds in times.items():
-            print(f"{job:34} {seconds:8.3f}   {times['public algorithm'] / seconds:5.2f} x faster")
+            print(
+                f"{job:34} {seconds:8.3f}   {times['public algorithm'] / seconds:5.2f} x faster"
+            )
 
 
 def one_view(repeat: int) -> None:
@@ -223,7 +236,9 @@ def one_view(repeat: int) -> None:
     pipeline = transformers.ZeroShotImageClassificationPipeline(
         model=model, tokenizer=tokenizer, image_processor=images
     )
-    clf = FairTPTClassifier((model, processor), TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
+    clf = FairTPTClassifier(
+        (model, processor), TARGETS, SENSITIVE, TEMPLATE, scale=100.0
+    )
     names = [f"A photo of a {target} person." for target in TARGETS]
     texts = clf._task.target_features
 
@@ -232,7 +247,9 @@ def one_view(repeat: int) -> None:
             pixels = images(images=[photo(i)], return_tensors="pt")["pixel_values"]
             features = model.get_image_features(pixel_values=pixels)
             features = getattr(features, "pooler_output", features)
-            return (100 * torch.nn.functional.normalize(features, dim=-1) @ texts.T).softmax(-1)
+            return (
+                100 * torch.nn.functional.normalize(features, dim=-1) @ texts.T
+            ).softmax(-1)
 
     jobs: dict[str, Callable[[int], Any]] = {
         "transformers pipeline": lambda i: pipeline(photo(i), candidate_labels=names),
@@ -259,7 +276,9 @@ def one_view(repeat: int) -> None:
 
             jobs[name] = run
     times = interleaved(jobs, 5 * repeat, time.process_time)
-    print("\n## transformers ViT-B/32, the image alone: seconds of the processor per image")
+    print(
+        "\n## transformers ViT-B/32, the image alone: seconds of the processor per image"
+    )
     for job, seconds in times.items():
         plain, bare = (seconds / times[name] for name in list(times)[:2])
         print(f"{job:34} {seconds:8.4f}   {plain:5.2f} x pipeline  {bare:5.2f} x bare")
@@ -269,13 +288,17 @@ def text_side(model: Any, name: str, repeat: int) -> None:
     """Item 4: FairTPT's text time against the literal algorithm of the tests."""
     import literal
 
-    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0, adapter=FairTPT())
+    clf = FairTPTClassifier(
+        model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0, adapter=FairTPT()
+    )
     network, _, tokenizer = model
     text = literal.LiteralText(network, "openclip", tokenizer)
     templates = clf._task.templates
 
     def parts(prompts: Any) -> Any:
-        return [[(part.text, part.slot is not None) for part in p.parts] for p in prompts]
+        return [
+            [(part.text, part.slot is not None) for part in p.parts] for p in prompts
+        ]
 
     names = next(iter(clf._task.sensitive.values()))
     plain = literal.Task(
@@ -302,7 +325,9 @@ def batches(repeat: int) -> None:
     import families
 
     tiny = families.seeded(families.clip)
-    print("\n## a tiny CLIP: milliseconds per image, 32 images in one call against one by one")
+    print(
+        "\n## a tiny CLIP: milliseconds per image, 32 images in one call against one by one"
+    )
     rows: list[tuple[str, Any, bool]] = [
         ("64 AugMix views", AugMix(64), False),
         ("8 AugMix views", AugMix(8), False),
@@ -310,7 +335,11 @@ def batches(repeat: int) -> None:
         ("64 views, encoded before", AugMix(64), True),
     ]
     for label, strategy, kept in rows:
-        for name, adapter in (("TPT", TPT()), ("FairTPT", FairTPT()), ("FairTPT-MO", FairTPTMO())):
+        for name, adapter in (
+            ("TPT", TPT()),
+            ("FairTPT", FairTPT()),
+            ("FairTPT-MO", FairTPTMO()),
+        ):
             clf = FairTPTClassifier(
                 (tiny[0], tiny[1:]), TARGETS, SENSITIVE, TEMPLATE, adapter=adapter,
                 views=strategy, batch_size=32,
@@ -318,13 +347,21 @@ def batches(repeat: int) -> None:
             photos = [photo(i).resize((64, 48)) for i in range(32)]
             clf.predict(photos)
 
-            def run(together: bool, clf: Any = clf, photos: Any = photos, kept: bool = kept) -> Any:
+            def run(
+                together: bool, clf: Any = clf, photos: Any = photos, kept: bool = kept
+            ) -> Any:
                 if not kept:
                     clf._vision.forget()
-                return clf.predict(photos) if together else [clf.predict(p) for p in photos]
+                return (
+                    clf.predict(photos)
+                    if together
+                    else [clf.predict(p) for p in photos]
+                )
 
             times = interleaved(
-                {"one": lambda _: run(False), "all": lambda _: run(True)}, repeat, time.process_time
+                {"one": lambda _: run(False), "all": lambda _: run(True)},
+                repeat,
+                time.process_time,
             )
             one, together = (1000 * times[job] / 32 for job in ("one", "all"))
             print(
@@ -338,7 +375,9 @@ def many_classes(model: Any, name: str) -> None:
     base = 0.0
     for count in (250, 500, 1000):
         names = [f"thing {i}" for i in range(count)]
-        clf = FairTPTClassifier(model, names, template="a photo of a {target}.", adapter=TPT())
+        clf = FairTPTClassifier(
+            model, names, template="a photo of a {target}.", adapter=TPT()
+        )
         features = torch.nn.functional.normalize(torch.randn(1, 64, 512), dim=-1)
         _ = clf._task.target_features
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -354,12 +393,25 @@ def many_classes(model: Any, name: str) -> None:
 def sweep(model: Any, name: str) -> None:
     """Item 7: twenty settings over the same images against one."""
     clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, scale=100.0)
-    settings: list[Any] = [ZeroShot(), Zero(0.1), Zero(0.3), OrthCali(), OrthCali(0), TPT()]
+    settings: list[Any] = [
+        ZeroShot(),
+        Zero(0.1),
+        Zero(0.3),
+        OrthCali(),
+        OrthCali(0),
+        TPT(),
+    ]
     settings += [
-        FairTPT(lam=lam, rho=rho) for lam in (0.0, 1.0, 100.0, math.inf) for rho in (0.5, 0.75)
+        FairTPT(lam=lam, rho=rho)
+        for lam in (0.0, 1.0, 100.0, math.inf)
+        for rho in (0.5, 0.75)
     ]
     settings += [FairTPTMO(lam=lam) for lam in (1.0, 100.0, 5000.0)]
-    settings += [TPT(rate=ELRA()), FairTPT(rate=ELRA(beta=0.02)), FairTPT(rate=ELRA(beta=0.05))]
+    settings += [
+        TPT(rate=ELRA()),
+        FairTPT(rate=ELRA(beta=0.02)),
+        FairTPT(rate=ELRA(beta=0.05)),
+    ]
     photos = [photo(i) for i in range(4)]
 
     def run(some: list[Any]) -> float:
@@ -373,13 +425,19 @@ def sweep(model: Any, name: str) -> None:
     one = statistics.median(run([FairTPT()]) for _ in range(3))
     all_of_them = statistics.median(run(settings) for _ in range(3))
     print(f"\n## {name}: {len(settings)} settings over 4 images")
-    print(f"one setting {one:.2f} s, all {all_of_them:.2f} s: {all_of_them / one:.2f} x")
+    print(
+        f"one setting {one:.2f} s, all {all_of_them:.2f} s: {all_of_them / one:.2f} x"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="without ViT-L/14, fewer repetitions")
-    parser.add_argument("--repeat", type=int, help="7 unless told, 3 if quick, 2 for ViT-L/14")
+    parser.add_argument(
+        "--quick", action="store_true", help="without ViT-L/14, fewer repetitions"
+    )
+    parser.add_argument(
+        "--repeat", type=int, help="7 unless told, 3 if quick, 2 for ViT-L/14"
+    )
     parser.add_argument("--part", help="only these", nargs="+",
                         choices=["views", "public", "one-view", "batches", "text", "classes",
                                  "methods", "sweep", "large"])  # fmt: skip

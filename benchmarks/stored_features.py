@@ -31,7 +31,13 @@ from fair_tta import AssociationCorrection, FairTPTClassifier, Features, ZeroSho
 
 DIM, SCALE, CHUNK = 512, 100.0, 8192
 NAMES = {"targets": ["tie", "necklace"], "sensitive": ["man", "woman"]}
-JOBS = ("plain", "zero-shot", "association-correction", "logit-balance", "fit of logit-balance")
+JOBS = (
+    "plain",
+    "zero-shot",
+    "association-correction",
+    "logit-balance",
+    "fit of logit-balance",
+)
 
 
 def cone(rows: int, seed: int, dim: int = DIM) -> np.ndarray:
@@ -70,7 +76,9 @@ def jobs(path: Path) -> dict[str, Callable[[], Any]]:
     """What is measured, by name; fitted on some rows."""
     array, table = np.load(path, mmap_mode="r"), texts()
     target = np.stack([table[f"a {name}"] for name in NAMES["targets"]])
-    clf = FairTPTClassifier.from_features(table, **NAMES, template="a {sensitive} {target}")
+    clf = FairTPTClassifier.from_features(
+        table, **NAMES, template="a {sensitive} {target}"
+    )
     balance = clf.with_adapter("logit-balance")
     fitted = balance.fit(Features(array[:4096])).adapter
     methods = [ZeroShot(), AssociationCorrection(), fitted]
@@ -92,7 +100,9 @@ def _status(field: str) -> int:
         text = Path("/proc/self/status").read_text()
     except OSError:
         return 0
-    return next((1024 * int(x.split()[1]) for x in text.splitlines() if x.startswith(field)), 0)
+    return next(
+        (1024 * int(x.split()[1]) for x in text.splitlines() if x.startswith(field)), 0
+    )
 
 
 def _peak(path: Path, job: str, answer: Any) -> None:
@@ -122,7 +132,9 @@ def peak(path: Path, job: str) -> int:
     return int(found)
 
 
-def measure(rows: int, rounds: int, folder: Path) -> dict[str, tuple[float, float, float, int]]:
+def measure(
+    rows: int, rounds: int, folder: Path
+) -> dict[str, tuple[float, float, float, int]]:
     """Of each job: median seconds, median ratio to the plain call, largest ratio, bytes."""
     path = folder / "features.npy"
     write(path, rows)

@@ -44,7 +44,12 @@ import numpy as np
 from result_files import RESULTS, table, write_results
 
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.metrics import accuracy, definitions, paired_difference, worst_group_accuracy
+from fair_tta.metrics import (
+    accuracy,
+    definitions,
+    paired_difference,
+    worst_group_accuracy,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +61,18 @@ TASKS = {  # attribute of CelebA: prompts if it is there and if it is not
     "Wearing_Necklace": ("Necklace", "Human face"),
     "Beard": ("Human beard", "Human mouth"),  # not No_Beard
 }
-CIFAR = ("Airplane", "Car", "Bird", "Cat", "Deer", "Dog", "Frog", "Horse", "Boat", "Truck")
+CIFAR = (
+    "Airplane",
+    "Car",
+    "Bird",
+    "Cat",
+    "Deer",
+    "Dog",
+    "Frog",
+    "Horse",
+    "Boat",
+    "Truck",
+)
 INTRODUCTION = """# A batch may settle on the attribute
 
 `python benchmarks/transductive.py --data DIR --results` writes this file and `transductive/`: the
@@ -107,7 +123,9 @@ def transclip(images: Array, first: Array, weight: float) -> Array:
     near = np.argsort(-similar, 1)[:, :NEIGHBOURS]
     weights = np.take_along_axis(similar, near, 1)[..., None]
     z, log_first = first, np.log(np.maximum(first, 1e-30))
-    mu = np.stack([images[np.argsort(-column)[:CONFIDENT]].mean(0) for column in first.T])
+    mu = np.stack(
+        [images[np.argsort(-column)[:CONFIDENT]].mean(0) for column in first.T]
+    )
     variance = np.full(dim, 1 / dim)
     for _ in range(ROUNDS):
         away = ((images[:, None] - mu) ** 2 / variance).sum(-1)
@@ -135,9 +153,13 @@ def read(folder: Path) -> Iterator[Batch]:
     vectors = {
         name: vector
         for kind in ("lvis", "o365", "oid")  # of names that several have, the last
-        for name, vector in zip(tables[f"{kind}_names"].tolist(), tables[kind], strict=True)
+        for name, vector in zip(
+            tables[f"{kind}_names"].tolist(), tables[kind], strict=True
+        )
     }
-    columns = dict(zip(images["attributes"].tolist(), images["labels"].T > 0, strict=True))
+    columns = dict(
+        zip(images["attributes"].tolist(), images["labels"].T > 0, strict=True)
+    )
     columns["Beard"] = ~columns["No_Beard"]
     for name, prompts in TASKS.items():
         texts = unit(np.stack([vectors[prompt] for prompt in prompts]))
@@ -145,7 +167,9 @@ def read(folder: Path) -> Iterator[Batch]:
         yield Batch(name, unit(images["features"]), texts, truth, men)
     control = np.load(folder / "cifar10_500_openai_vitb32.npz")
     texts = unit(np.stack([vectors[prompt] for prompt in CIFAR]))
-    yield Batch("CIFAR-10", unit(control["features"]), texts, control["labels"].astype(int))
+    yield Batch(
+        "CIFAR-10", unit(control["features"]), texts, control["labels"].astype(int)
+    )
 
 
 def phi(a: Array, b: Array) -> float:
@@ -183,8 +207,12 @@ def changes(batch: Batch, before: Array, after: Array) -> Iterator[str]:
     """Of accuracy, the worst group, phi with the class and with gender."""
     assert batch.values is not None
     for metric in (definitions.ACCURACY, definitions.WORST_GROUP_ACCURACY):
-        change = paired_difference(metric, batch.truth, before, after, batch.values, targets=[0, 1])
-        ends = [f"{100 * end:+.1f}" for end in (change.low, change.high) if end is not None]
+        change = paired_difference(
+            metric, batch.truth, before, after, batch.values, targets=[0, 1]
+        )
+        ends = [
+            f"{100 * end:+.1f}" for end in (change.low, change.high) if end is not None
+        ]
         yield f"{100 * float(change):+.1f} [{', '.join(ends)}]"
     for other in (batch.truth, batch.values):
         low, high = phi_change(before, after, other)
@@ -208,7 +236,14 @@ def changes_table(found: Sequence[tuple[Batch, Mapping[str, Array]]]) -> str:
         if batch.values is not None
         for name in WEIGHTS
     ]
-    head = ["task", "weight", "accuracy", "worst group", "phi with class", "phi with gender"]
+    head = [
+        "task",
+        "weight",
+        "accuracy",
+        "worst group",
+        "phi with class",
+        "phi with gender",
+    ]
     return table(head, rows)
 
 
@@ -216,7 +251,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument(
-        "--results", type=Path, nargs="?", const=RESULTS, help="write the tables to this folder"
+        "--results",
+        type=Path,
+        nargs="?",
+        const=RESULTS,
+        help="write the tables to this folder",
     )
     asked = parser.parse_args(arguments)
     found = [(batch, answers(batch)) for batch in read(asked.data)]

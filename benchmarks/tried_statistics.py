@@ -32,7 +32,9 @@ from fair_tta.metrics.intervals._noise import noise_of
 from fair_tta.metrics.intervals._typical_gap import typical_gap_change, withheld
 
 HOW = Bootstrap()
-REACH = float(ndtri(0.975) + ndtri(0.8))  # standard errors of a change shown in 8 of 10 audits
+REACH = float(
+    ndtri(0.975) + ndtri(0.8)
+)  # standard errors of a change shown in 8 of 10 audits
 MOST_IMAGES = {"typical gap": 40_000, "WGA": 12_000, "EOD": 12_000}
 HOSTILE = [
     ("12 cells of 50, worst lifted", np.full((6, 2), 50), [[0.55, 0.8]] + [[0.75, 0.8]] * 5, 0.03,
@@ -188,7 +190,9 @@ def images(audits: int) -> None:
             lambda rows: extreme_images(definitions.EQUALIZED_ODDS, rows),
         ),
     }
-    some = [d for d in designs() if d.n.sum() < 1500 and d.n.min() >= 5 and d.n.shape[0] > 1]
+    some = [
+        d for d in designs() if d.n.sum() < 1500 and d.n.min() >= 5 and d.n.shape[0] > 1
+    ]
     for name, (figure, plan) in plans.items():
         generator, powers = np.random.default_rng(1), list[float]()
         for design, _ in product(some, range(2)):
@@ -197,7 +201,9 @@ def images(audits: int) -> None:
             rows = not_shown(figure, design, generator)
             needed = math.inf if rows is None else plan(rows)
             if rows is not None and needed < MOST_IMAGES[name]:
-                powers.append(shown_share(figure, seen_as_truth(rows, needed / rows.n), audits))
+                powers.append(
+                    shown_share(figure, seen_as_truth(rows, needed / rows.n), audits)
+                )
         quantiles = np.quantile(powers, [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1])
         right = np.mean([0.7 <= power <= 0.9 for power in powers])
         print(
@@ -207,12 +213,18 @@ def images(audits: int) -> None:
         )
 
 
-def not_shown(figure: Figure, design: Design, generator: np.random.Generator) -> AnswerTable | None:
+def not_shown(
+    figure: Figure, design: Design, generator: np.random.Generator
+) -> AnswerTable | None:
     """Return an audit that does not show the change, None if 20 do."""
     for _ in range(20):
         rows = design.draw(generator)[0]
         change = figure.difference(rows, 0, 1, HOW)
-        if change.low is not None and change.high is not None and change.low <= 0 <= change.high:
+        if (
+            change.low is not None
+            and change.high is not None
+            and change.low <= 0 <= change.high
+        ):
             return rows
     return None
 

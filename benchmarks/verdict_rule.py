@@ -64,26 +64,48 @@ def churning(name: str, n: Any, at: float, by: float, churn: float) -> Design:
 
 
 FULL = [
-    churning("2x2 of 100, one lifted .25, 3 % churn", np.full((2, 2), 100), 0.5, 0.25, 0.03),
-    churning("2x2 of 100, one lifted .25, 10 % churn", np.full((2, 2), 100), 0.5, 0.25, 0.1),
-    churning("2x2 of 500, one lifted .1, 10 % churn", np.full((2, 2), 500), 0.6, 0.1, 0.1),
-    churning("7x2 of 140, one lifted .25, 5 % churn", np.full((7, 2), 140), 0.5, 0.25, 0.05),
-    churning("7x2 of 40, one lifted .4, 10 % churn", np.full((7, 2), 40), 0.4, 0.4, 0.1),
-    churning("3x3 of 220, one lifted .25, 10 % churn", np.full((3, 3), 220), 0.5, 0.25, 0.1),
+    churning(
+        "2x2 of 100, one lifted .25, 3 % churn", np.full((2, 2), 100), 0.5, 0.25, 0.03
+    ),
+    churning(
+        "2x2 of 100, one lifted .25, 10 % churn", np.full((2, 2), 100), 0.5, 0.25, 0.1
+    ),
+    churning(
+        "2x2 of 500, one lifted .1, 10 % churn", np.full((2, 2), 500), 0.6, 0.1, 0.1
+    ),
+    churning(
+        "7x2 of 140, one lifted .25, 5 % churn", np.full((7, 2), 140), 0.5, 0.25, 0.05
+    ),
+    churning(
+        "7x2 of 40, one lifted .4, 10 % churn", np.full((7, 2), 40), 0.4, 0.4, 0.1
+    ),
+    churning(
+        "3x3 of 220, one lifted .25, 10 % churn", np.full((3, 3), 220), 0.5, 0.25, 0.1
+    ),
     churning("2x2, one of 30 lifted .4", [[30, 1000], [1000, 1000]], 0.4, 0.4, 0.1),
 ]
 SMALL_GROUPS = [
     churning("2x2, one of 12 lifted .5", [[12, 100], [100, 100]], 0.3, 0.5, 0.02),
-    churning("2x2, one of 200 lifted .3, another of 20", [[200, 200], [20, 200]], 0.5, 0.3, 0.02),
+    churning(
+        "2x2, one of 200 lifted .3, another of 20",
+        [[200, 200], [20, 200]],
+        0.5,
+        0.3,
+        0.02,
+    ),
     churning("3x2 of 25, one lifted .6", np.full((3, 2), 25), 0.2, 0.6, 0.02),
 ]
 
 
 def judged(columns: AnswerTable) -> Verdict:
     """Return the verdict of the rule on two runs: what it reads of an audit, and nothing else."""
-    differences = {figure.name: figure.difference(columns, 0, 1, HOW) for figure in NEEDED}
+    differences = {
+        figure.name: figure.difference(columns, 0, 1, HOW) for figure in NEEDED
+    }
     balanced = definitions.BALANCED_ACCURACY.estimate(columns, 1, HOW)
-    after = SimpleNamespace(name="after", metrics=_named({"balanced_accuracy": balanced}))
+    after = SimpleNamespace(
+        name="after", metrics=_named({"balanced_accuracy": balanced})
+    )
     sizes = columns.totals().reshape(len(columns.groups), -1).tolist()
     groups = [
         SimpleNamespace(sensitive={"group": str(g)}, classes=_cells(columns, of_group))
@@ -96,7 +118,9 @@ def judged(columns: AnswerTable) -> Verdict:
         settings=SimpleNamespace(small=SMALL),
     )
     comparison: Any = SimpleNamespace(
-        run="after", adjusted=_named(differences), groups=tuple(_compared_groups(columns, 1, HOW))
+        run="after",
+        adjusted=_named(differences),
+        groups=tuple(_compared_groups(columns, 1, HOW)),
     )
     return verdict_on(document, comparison)
 
@@ -123,7 +147,9 @@ def tally(population: Design, audits: int) -> Counts:
     return counts
 
 
-def filled(population: Design, columns: AnswerTable, generator: np.random.Generator) -> AnswerTable:
+def filled(
+    population: Design, columns: AnswerTable, generator: np.random.Generator
+) -> AnswerTable:
     """Return an audit with more images of each small group, until it has as many as are needed."""
     missing = np.maximum(0, SMALL - population.n) * (population.n > 0)
     more = replace(population, n=missing).draw(generator)[0]
@@ -131,7 +157,9 @@ def filled(population: Design, columns: AnswerTable, generator: np.random.Genera
         columns,
         truth=np.concatenate([columns.truth, more.truth]),
         group=np.concatenate([columns.group, more.group]),
-        answers=tuple(map(np.concatenate, zip(columns.answers, more.answers, strict=True))),
+        answers=tuple(
+            map(np.concatenate, zip(columns.answers, more.answers, strict=True))
+        ),
     )
 
 
@@ -154,9 +182,15 @@ def main() -> None:
     missed = []
     for population in (each for each in FULL if options.only in each.name):
         counts = tally(population, options.audits)
-        shares = [100 * n / options.audits for n in (counts.narrows, counts.green, counts.lost)]
+        shares = [
+            100 * n / options.audits
+            for n in (counts.narrows, counts.green, counts.lost)
+        ]
         narrows, green, lost = (f"{share:.1f}" for share in shares)
-        print(f"{population.name}: gap falls {narrows}, green {green}, lost {lost}", flush=True)
+        print(
+            f"{population.name}: gap falls {narrows}, green {green}, lost {lost}",
+            flush=True,
+        )
         if shares[-1] > 100 * MOST_LOST:
             missed.append(f"{population.name}: green is lost in {lost} %")
     for population in (each for each in SMALL_GROUPS if options.only in each.name):

@@ -40,7 +40,10 @@ def photo(seed: int = 0) -> Image.Image:
     total = np.zeros((375, 500, 3))
     for cells in (4, 16, 64, 256):
         noise = Image.fromarray(rng.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
-        total += np.asarray(noise.resize((500, 375), Image.Resampling.BICUBIC), float) / cells**0.5
+        total += (
+            np.asarray(noise.resize((500, 375), Image.Resampling.BICUBIC), float)
+            / cells**0.5
+        )
     return Image.fromarray((255 * total / total.max()).astype(np.uint8))
 
 
@@ -55,7 +58,9 @@ def contenders(image: Image.Image) -> dict[str, Callable[[], object]]:
     return {
         "reference AugMix": reference,
         "AugMix(64)": lambda: AugMix(64)(image, SIZE, content_generator(image, 0)),
-        "AugMix(64), small": lambda: AugMix(64)(small, (32, 32), content_generator(small, 0)),
+        "AugMix(64), small": lambda: AugMix(64)(
+            small, (32, 32), content_generator(small, 0)
+        ),
     }
 
 
@@ -68,8 +73,12 @@ def interleaved(
         for name, run in runs.items():
             start = time.perf_counter(), time.process_time()
             run()
-            times[name].append((time.perf_counter() - start[0], time.process_time() - start[1]))
-    return {name: values[1:] for name, values in times.items()}  # the first round warms up
+            times[name].append(
+                (time.perf_counter() - start[0], time.process_time() - start[1])
+            )
+    return {
+        name: values[1:] for name, values in times.items()
+    }  # the first round warms up
 
 
 def main(repeats: int = 15) -> None:

@@ -9,7 +9,16 @@ Hair color and smiling against gender, on the test split. *Dark* hair means not 
 
 import argparse
 
-from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import (
+    FairTPT,
+    FairTPTClassifier,
+    Features,
+    OrthCali,
+    Zero,
+    ZeroShot,
+    audit,
+    compare,
+)
 from fair_tta.datasets import BenchmarkTask, read_dataset
 from fair_tta.extend import AugMix
 
@@ -23,7 +32,9 @@ options = parser.parse_args()
 for target, attribute in (("hair color", "gender"), ("smiling", "gender")):
     task = BenchmarkTask.find("CelebA", target, attribute)
     images = read_dataset(task, options.data).sample(options.images)
-    clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
+    clf = FairTPTClassifier(
+        options.model, **task.arguments(), views=AugMix(options.views)
+    )
     features = clf.encode([record.path for record in images])  # once for all methods
     audits = []
     for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):

@@ -24,13 +24,22 @@ images = [p.image for p in drawn]
 labels = [p.target for p in drawn]
 background = {"background": [p.sensitive["background"] for p in drawn]}
 
-methods: list[Adapter] = [ZeroShot(), OrthCali(), FairTPT(), FairTPT() >> OrthCali(lam=0)]
-audit = compare([clf.with_adapter(method).audit(images, labels, background) for method in methods])
+methods: list[Adapter] = [
+    ZeroShot(),
+    OrthCali(),
+    FairTPT(),
+    FairTPT() >> OrthCali(lam=0),
+]
+audit = compare(
+    [clf.with_adapter(method).audit(images, labels, background) for method in methods]
+)
 
 # A MetricFrame of each run, with any metric of fairlearn or scikit-learn, and its bar plot.
 metrics = {
     "accuracy": accuracy_score,
-    "water birds missed": lambda t, p: false_negative_rate(t, p, pos_label="water bird"),
+    "water birds missed": lambda t, p: false_negative_rate(
+        t, p, pos_label="water bird"
+    ),
     "called water bird": lambda t, p: selection_rate(t, p, pos_label="water bird"),
 }
 for run in audit.runs:
@@ -42,7 +51,9 @@ for run in audit.runs:
 # Accuracy against a gap, each run a point: fairlearn's comparison of models.
 rows = audit.to_dataframe()
 plot_model_comparison(
-    y_preds={run: (rows[f"y_pred: {run}"] == "water bird").astype(int) for run in audit.runs},
+    y_preds={
+        run: (rows[f"y_pred: {run}"] == "water bird").astype(int) for run in audit.runs
+    },
     y_true=(rows["y_true"] == "water bird").astype(int),
     sensitive_features=rows["sensitive: background"],
     x_axis_metric=accuracy_score,

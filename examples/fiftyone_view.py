@@ -29,7 +29,9 @@ for path, label, colour, answer in zip(images, labels, colours, answers, strict=
     sample = fiftyone.Sample(filepath=str(path), colour=colour)
     sample["truth"] = fiftyone.Classification(label=label)
     confidence = answer.probabilities[answer.label]
-    sample["zero_shot"] = fiftyone.Classification(label=answer.label, confidence=confidence)
+    sample["zero_shot"] = fiftyone.Classification(
+        label=answer.label, confidence=confidence
+    )
     dataset.add_sample(sample)
 wrong = ViewField("zero_shot.label") != ViewField("truth.label")
 view = dataset.match(wrong & (ViewField("colour") == "green"))

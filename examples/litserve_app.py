@@ -25,14 +25,20 @@ class Classify(litserve.LitAPI):  # type: ignore[misc]
     def decode_request(self, request: dict[str, str]) -> bytes:
         try:
             return base64.b64decode(request["image"])
-        except (KeyError, TypeError, ValueError):  # an error here would fail the whole batch
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # an error here would fail the whole batch
             return b""
 
     def predict(self, images: list[bytes]) -> list[Any]:
         return list(self.classifier.predict(images, errors="skip"))
 
     def encode_response(self, found: Any) -> dict[str, Any]:
-        return {"error": "not an image"} if found is None else {"scores": found.to_dict()}
+        return (
+            {"error": "not an image"} if found is None else {"scores": found.to_dict()}
+        )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ SITES = {"clinic": "portable scanner", "hospital": "fixed scanner"}
 TEMPLATE = "a chest X-ray with {target}, taken with a {sensitive}."
 
 records = list(
-    read_folder(options.images, options.labels, target_column="finding", sensitive_columns=["site"])
+    read_folder(
+        options.images,
+        options.labels,
+        target_column="finding",
+        sensitive_columns=["site"],
+    )
 )
 clf = FairTPTClassifier(options.model, FINDINGS, {"site": SITES}, TEMPLATE)
 images, labels = [r.path for r in records], [r.target for r in records]

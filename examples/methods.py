@@ -1,13 +1,26 @@
 """Every method on four drawn birds, with the embedded model."""
 
-from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, Zero, ZeroShot, miniature
+from fair_tta import (
+    TPT,
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    OrthCali,
+    Zero,
+    ZeroShot,
+    miniature,
+)
 
 task = miniature.BIRDS
 drawn = task.draw(4, seed=1)  # a water and a land bird, each on water and on land
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
 
-print("entropy: 0 is certain, 1 is indifferent; step: how far the prompt's context moved\n")
-print(f"{'method':10} {'image':20} {'answer':11} {'p':>5} {'place entropy':>16} {'step':>6}")
+print(
+    "entropy: 0 is certain, 1 is indifferent; step: how far the prompt's context moved\n"
+)
+print(
+    f"{'method':10} {'image':20} {'answer':11} {'p':>5} {'place entropy':>16} {'step':>6}"
+)
 for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
     predictions = clf.with_adapter(adapter).predict([one.image for one in drawn])
     for one, p in zip(drawn, predictions, strict=True):

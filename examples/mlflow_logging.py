@@ -18,7 +18,9 @@ clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template
 images, labels = [d.image for d in drawn], [d.target for d in drawn]
 colours = {"colour": [d.sensitive["colour"] for d in drawn]}
 methods = ("zero-shot", "association-correction")
-audit = compare([clf.audit(images, labels, colours, adapter=method) for method in methods])
+audit = compare(
+    [clf.audit(images, labels, colours, adapter=method) for method in methods]
+)
 
 for run in audit.runs:
     with mlflow.start_run(run_name=run):
@@ -26,7 +28,9 @@ for run in audit.runs:
         for metric in ("accuracy", "worst_group_accuracy", "typical_gap"):
             figure = audit.estimate(metric, run)
             mlflow.log_metric(metric, figure.value)
-            for end, value in zip(("low", "high"), (figure.low, figure.high), strict=True):
+            for end, value in zip(
+                ("low", "high"), (figure.low, figure.high), strict=True
+            ):
                 mlflow.log_metric(f"{metric}_{end}", value)
         with tempfile.TemporaryDirectory() as folder:
             audit.save(Path(folder) / "audit.json")

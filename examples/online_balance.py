@@ -10,13 +10,27 @@ from typing import Any
 
 import torch
 
-from fair_tta import FairTPTClassifier, Features, LogitBalance, Prediction, ZeroShot, miniature
+from fair_tta import (
+    FairTPTClassifier,
+    Features,
+    LogitBalance,
+    Prediction,
+    ZeroShot,
+    miniature,
+)
 
-WINDOW, LEAST, EVERY = 2000, 300, 50  # images: kept, before the first fit, between two fits
+WINDOW, LEAST, EVERY = (
+    2000,
+    300,
+    50,
+)  # images: kept, before the first fit, between two fits
 
 
 def predict_stream(
-    classifier: FairTPTClassifier, images: Iterable[Any], window: int = WINDOW, least: int = LEAST
+    classifier: FairTPTClassifier,
+    images: Iterable[Any],
+    window: int = WINDOW,
+    least: int = LEAST,
 ) -> Iterator[Prediction]:
     """Predictions in the order of the images: zero-shot until `least` images were seen."""
     classifier = classifier.with_adapter(ZeroShot())
@@ -36,4 +50,6 @@ if __name__ == "__main__":
     drawn = task.draw(400)
     predictions = list(predict_stream(clf, (one.image for one in drawn)))
     changed = [p.flipped for p in predictions]
-    print(f"{sum(changed[LEAST:])} of {len(changed) - LEAST} answers differ from zero-shot")
+    print(
+        f"{sum(changed[LEAST:])} of {len(changed) - LEAST} answers differ from zero-shot"
+    )

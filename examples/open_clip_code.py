@@ -16,11 +16,15 @@ sentences = [f"A small view {phrase}." for phrase in task.targets.values()]
 
 # Before: what one finds in open_clip code.
 with torch.no_grad():
-    image_features = model.encode_image(torch.stack([preprocess(p.image) for p in drawn]))
+    image_features = model.encode_image(
+        torch.stack([preprocess(p.image) for p in drawn])
+    )
     text_features = model.encode_text(tokenizer(sentences))
     image_features /= image_features.norm(dim=-1, keepdim=True)
     text_features /= text_features.norm(dim=-1, keepdim=True)
-    before = (model.logit_scale.exp() * image_features @ text_features.T).softmax(dim=-1)
+    before = (model.logit_scale.exp() * image_features @ text_features.T).softmax(
+        dim=-1
+    )
 
 # After: the same three objects, and what should not matter, in words.
 clf = FairTPTClassifier(
@@ -31,9 +35,13 @@ clf = FairTPTClassifier(
 )
 after = clf.predict([p.image for p in drawn])
 same = clf.with_adapter(ZeroShot()).predict_proba([p.image for p in drawn])
-print(f"zero-shot differs from open_clip's own code by {abs(same - before.numpy()).max():.1e}\n")
+print(
+    f"zero-shot differs from open_clip's own code by {abs(same - before.numpy()).max():.1e}\n"
+)
 
-print(f"{'truth':22} {'open_clip':>14} {'FairTPT':>14}   entropy of time, season (1: blurred)")
+print(
+    f"{'truth':22} {'open_clip':>14} {'FairTPT':>14}   entropy of time, season (1: blurred)"
+)
 for p, old, new in zip(drawn, before, after, strict=True):
     first = f"{clf.targets[int(old.argmax())]} {float(old.max()):.3f}"
     second = f"{new.label} {new.probabilities[new.label]:.3f}"

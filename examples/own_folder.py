@@ -7,7 +7,16 @@ The file has the columns path, animal and place. Change names and template to yo
 
 import argparse
 
-from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Features, Zero, ZeroShot, audit, compare
+from fair_tta import (
+    FairTPT,
+    FairTPTClassifier,
+    FairTPTMO,
+    Features,
+    Zero,
+    ZeroShot,
+    audit,
+    compare,
+)
 from fair_tta.datasets import read_folder
 from fair_tta.extend import AugMix
 

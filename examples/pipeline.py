@@ -20,7 +20,10 @@ def report(classify: Callable[..., Any], images: list[Any]) -> list[Any]:
         images, candidate_labels=LABELS, hypothesis_template="This is a picture {}."
     )
     for answer in answers:
-        print("  ", ", ".join(f"{entry['label']} {entry['score']:.3f}" for entry in answer))
+        print(
+            "  ",
+            ", ".join(f"{entry['label']} {entry['score']:.3f}" for entry in answer),
+        )
     return answers
 
 

@@ -9,7 +9,16 @@ Age and gender against race. The paper does not say who is old: the cut is an op
 
 import argparse
 
-from fair_tta import FairTPT, FairTPTClassifier, Features, OrthCali, Zero, ZeroShot, audit, compare
+from fair_tta import (
+    FairTPT,
+    FairTPTClassifier,
+    Features,
+    OrthCali,
+    Zero,
+    ZeroShot,
+    audit,
+    compare,
+)
 from fair_tta.datasets import BenchmarkTask, read_dataset
 from fair_tta.extend import AugMix
 
@@ -25,7 +34,9 @@ for target, attribute in (("age", "race"), ("gender", "race")):
     task = BenchmarkTask.find("UTKFace", target, attribute)
     faces = read_dataset(task, options.data, young_below=options.young_below)
     images = faces.sample(options.images)
-    clf = FairTPTClassifier(options.model, **task.arguments(), views=AugMix(options.views))
+    clf = FairTPTClassifier(
+        options.model, **task.arguments(), views=AugMix(options.views)
+    )
     features = clf.encode([record.path for record in images])  # once for all methods
     audits = []
     for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):

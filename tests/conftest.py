@@ -18,7 +18,10 @@ from hypothesis import HealthCheck, settings
 
 # A busy machine is no defect: neither a slow example nor slow data fails a test.
 settings.register_profile(
-    "any-machine", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any-machine",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any-machine")
 
@@ -44,7 +47,13 @@ def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
     from fair_tta.miniature import FOLDER
     from fair_tta.models._loading import load
 
-    folder = FOLDER if model == "miniature" else Path(model) if isinstance(model, str) else None
+    folder = (
+        FOLDER
+        if model == "miniature"
+        else Path(model)
+        if isinstance(model, str)
+        else None
+    )
     if processor is not None or folder is None or not folder.is_dir():
         return load(model, processor, **options)
     stats = [(file.name, file.stat()) for file in sorted(folder.iterdir())]
@@ -85,10 +94,24 @@ def tiny_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "birds").mkdir()
     for i in range(3):
         picture(i).save(tmp_path / "birds" / f"{i}.jpg")
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    vision = {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    }
     tiny = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
     transform = open_clip.image_transform(32, is_train=False)
     monkeypatch.setattr(
-        open_clip, "create_model_and_transforms", lambda *_, **__: (tiny, transform, transform)
+        open_clip,
+        "create_model_and_transforms",
+        lambda *_, **__: (tiny, transform, transform),
     )

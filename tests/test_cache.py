@@ -52,7 +52,9 @@ def test_each_owner_has_its_own() -> None:
 
 @pytest.mark.parametrize("limit", [-1, 0.5, None])
 def test_the_limit_is_a_number_of_bytes(limit: Any) -> None:
-    with pytest.raises(FairTTAError, match="`limit` should be a whole number from 0 on"):
+    with pytest.raises(
+        FairTTAError, match="`limit` should be a whole number from 0 on"
+    ):
         Cache(limit)
 
 
@@ -66,8 +68,14 @@ def test_tensors_are_counted_wherever_they_are() -> None:
 
 def test_a_copy_is_empty() -> None:
     kept = Cache(10_000)
-    kept._keep(kept, "key", torch.zeros(2, requires_grad=True).exp(), 8)  # cannot be copied
-    for other in (copy.copy(kept), copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
+    kept._keep(
+        kept, "key", torch.zeros(2, requires_grad=True).exp(), 8
+    )  # cannot be copied
+    for other in (
+        copy.copy(kept),
+        copy.deepcopy(kept),
+        pickle.loads(pickle.dumps(kept)),
+    ):
         assert (other.limit, other.bytes, len(other)) == (10_000, 0, 0)
 
 
@@ -133,7 +141,9 @@ def test_what_was_begun_before_it_was_cleared_is_not_kept() -> None:
     assert cache._find("owner", "key") == "of these"
 
 
-def test_without_a_cache_no_digest_of_an_image_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_no_digest_of_an_image_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fair_tta.images._vision.image_digest", None)
     clf = FairTPTClassifier("miniature", ["circle", "square"], cache=Cache(0))
     assert len(clf.predict([picture(0), picture(0)])) == 2

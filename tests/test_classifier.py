@@ -107,13 +107,19 @@ def test_to_dict_has_the_shape_of_the_pipeline(clf: FairTPTClassifier) -> None:
 
 
 def test_an_adapters_answer_stands_beside_zero_shots(clf: FairTPTClassifier) -> None:
-    plain, moved = clf.predict(picture()), clf.with_adapter(Moves(0.9)).predict(picture())
+    plain, moved = (
+        clf.predict(picture()),
+        clf.with_adapter(Moves(0.9)).predict(picture()),
+    )
     assert moved.zero_shot == plain.probabilities
     assert moved.probabilities["cat"] == pytest.approx(0.9)
     assert moved.label == "cat"
     assert moved.flipped == (plain.label != "cat")
     assert moved.warnings == ("a note",)
-    p, q = np.array(list(moved.zero_shot.values())), np.array(list(moved.probabilities.values()))
+    p, q = (
+        np.array(list(moved.zero_shot.values())),
+        np.array(list(moved.probabilities.values())),
+    )
     assert moved.distance == pytest.approx(np.abs(p - q).sum() / 2, abs=1e-6)
     top = np.sort(p)[::-1]
     assert moved.flip_margin == pytest.approx((top[0] - top[1]) / 2, abs=1e-6)
@@ -133,7 +139,9 @@ class Flat(Adapter):
         return Outcome(log_p.exp())
 
 
-def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassifier) -> None:
+def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(
+    clf: FairTPTClassifier,
+) -> None:
     small = clf.with_adapter(Flat()).predict([picture(0), picture(1)])
     for one, plain in zip(small, clf.predict([picture(0), picture(1)]), strict=True):
         assert one.sensitive == one.sensitive_zero_shot == plain.sensitive
@@ -145,10 +153,19 @@ def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(clf: FairTPTClassi
     ("outcome", "message"),
     [
         (torch.ones(1, 3) / 3, r"Flat.adapt should return an Outcome \(got a Tensor\)"),
-        (Outcome(torch.ones(3) / 3), r"Flat.*`probabilities` of shape \[1, 3\] .*got \[3\]"),
-        (Outcome(torch.ones(1, 2) / 2), r"`probabilities` of shape \[1, 3\] \(got \[1, 2\]\)"),
+        (
+            Outcome(torch.ones(3) / 3),
+            r"Flat.*`probabilities` of shape \[1, 3\] .*got \[3\]",
+        ),
+        (
+            Outcome(torch.ones(1, 2) / 2),
+            r"`probabilities` of shape \[1, 3\] \(got \[1, 2\]\)",
+        ),
         (Outcome([[1, 0, 0]]), r"`probabilities` of shape \[1, 3\] \(got a list\)"),  # type: ignore[arg-type]
-        (Outcome(torch.tensor([[3.0, -1, 2]])), "`probabilities` that are not negative and sum to"),
+        (
+            Outcome(torch.tensor([[3.0, -1, 2]])),
+            "`probabilities` that are not negative and sum to",
+        ),
         (
             Outcome(torch.ones(1, 3) / 3, {"place": torch.ones(1, 3) / 3}),
             r"`sensitive\['place'\]` of shape \[1, 2\] \(got \[1, 3\]\)",
@@ -191,13 +208,19 @@ def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
         adapt = Uniform.adapt
 
     for wrong in (ZeroShot, 3):
-        with pytest.raises(FairTTAError, match=r"an instance of a method, such as ZeroShot\(\)"):
+        with pytest.raises(
+            FairTTAError, match=r"an instance of a method, such as ZeroShot\(\)"
+        ):
             clf.with_adapter(wrong)  # type: ignore[arg-type]
-    with pytest.raises(FairTTAError, match=r"should inherit from fair_tta\.extend\.Adapter"):
+    with pytest.raises(
+        FairTTAError, match=r"should inherit from fair_tta\.extend\.Adapter"
+    ):
         clf.with_adapter(Foreign())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]])
+@pytest.mark.parametrize(
+    "views", [AugMix(5), Identity(), [picture(1)], lambda i, g: [i]]
+)
 def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
     for with_views in (True, False):
@@ -220,7 +243,9 @@ def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -
         ([[1.0]], "list"),
     ],
 )
-def test_features_that_are_none_of_ours(clf: FairTPTClassifier, features: Any, got: str) -> None:
+def test_features_that_are_none_of_ours(
+    clf: FairTPTClassifier, features: Any, got: str
+) -> None:
     with pytest.raises(FairTTAError) as error:
         clf._predict_encoded(features)
     dim = clf.encode([picture()]).shape[2]
@@ -236,22 +261,30 @@ def test_only_where_features_point_to_counts(backend: TransformersBackend) -> No
     expected = clf._predict_encoded(features)
     assert expected == clf.predict([picture(0), picture(1)])
     scales = torch.tensor([1.0009, 1e-30, 1e25, 1.0])[None, :, None]
-    for found, of in zip(clf._predict_encoded(features * scales), expected, strict=True):
+    for found, of in zip(
+        clf._predict_encoded(features * scales), expected, strict=True
+    ):
         assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
         assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
     images: Any = picture()
-    with pytest.raises(ImageError, match=r"should be a list of images \(got one\): encode\(\["):
+    with pytest.raises(
+        ImageError, match=r"should be a list of images \(got one\): encode\(\["
+    ):
         clf.encode(images)
 
 
-def test_a_line_break_in_the_template_is_a_space_like_any(backend: TransformersBackend) -> None:
+def test_a_line_break_in_the_template_is_a_space_like_any(
+    backend: TransformersBackend,
+) -> None:
     template = "a photo\nof a {target}\n{sensitive}: now."
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, template, adapter=ZeroShot())
     with pytest.warns(SmallGroupWarning):
-        audit = clf.audit([picture(i) for i in range(2)], ["cat", "dog"], ["water", "land"])
+        audit = clf.audit(
+            [picture(i) for i in range(2)], ["cat", "dog"], ["water", "land"]
+        )
     assert audit.to_dict()["provenance"]["prompts"]["template"] == {
         "target": "a photo\nof a {target}: now.",
         "sensitive": "a photo\nof a {sensitive}: now.",
@@ -297,7 +330,9 @@ def test_what_a_thread_was_at_when_all_was_forgotten_is_not_kept(
         go_on.wait(10)
         return [image]
 
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=views)
+    clf = FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=views
+    )
     thread = Thread(target=clf.predict, args=(picture(),))
     thread.start()
     at_work.wait(10)
@@ -307,7 +342,9 @@ def test_what_a_thread_was_at_when_all_was_forgotten_is_not_kept(
     assert len(clf._cache) == 0
 
 
-def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBackend) -> None:
+def test_classifiers_may_share_a_cache_or_keep_nothing(
+    backend: TransformersBackend,
+) -> None:
     shared, nothing = Cache(2**24), Cache(0)
     arguments: Any = {"sensitive": SENSITIVE, "template": TEMPLATE, "views": AugMix(3)}
     own = FairTPTClassifier(backend, TARGETS, **arguments)
@@ -316,7 +353,9 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(backend: TransformersBack
     expected = own.predict([picture(0), picture(1)])
     assert one.predict([picture(0), picture(1)]) == expected
     half = shared.bytes
-    two = FairTPTClassifier(backend, dict(reversed(TARGETS.items())), **arguments, cache=shared)
+    two = FairTPTClassifier(
+        backend, dict(reversed(TARGETS.items())), **arguments, cache=shared
+    )
     two.predict([picture(0), picture(1)])
     assert shared.bytes > half == own._cache.bytes
     assert one._cache is one.with_views(Identity())._cache is shared
@@ -341,7 +380,9 @@ def test_numerical_failure_gives_the_zero_shot_answer_and_a_warning(
     clf: FairTPTClassifier,
 ) -> None:
     failed = clf.with_adapter(Moves(float("nan"))).predict(picture())
-    assert failed.probabilities == failed.zero_shot == clf.predict(picture()).probabilities
+    assert (
+        failed.probabilities == failed.zero_shot == clf.predict(picture()).probabilities
+    )
     assert failed.warnings == (
         "a note",
         "adaptation gave values that are not finite; this is the zero-shot answer",
@@ -354,7 +395,9 @@ def test_one_list_and_stream_agree(clf: FairTPTClassifier) -> None:
     assert isinstance(many, Predictions)
     stream = clf.predict(p for p in pictures)
     assert isinstance(stream, Iterator)
-    for one, batched, streamed in zip(map(clf.predict, pictures), many, stream, strict=True):
+    for one, batched, streamed in zip(
+        map(clf.predict, pictures), many, stream, strict=True
+    ):
         assert batched == streamed
         assert one.label == batched.label
         assert one.probabilities == pytest.approx(batched.probabilities, abs=1e-4)
@@ -384,7 +427,9 @@ def test_a_stream_is_lazy_and_may_be_endless(clf: FairTPTClassifier) -> None:
     assert taken == 6
 
 
-def test_a_bad_image_in_a_stream_loses_nothing(clf: FairTPTClassifier, tmp_path: Path) -> None:
+def test_a_bad_image_in_a_stream_loses_nothing(
+    clf: FairTPTClassifier, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"not a picture")
     got = []
@@ -397,7 +442,9 @@ def test_a_bad_image_in_a_stream_loses_nothing(clf: FairTPTClassifier, tmp_path:
         clf.predict(bad)
 
 
-def test_images_that_cannot_be_read_may_be_skipped(clf: FairTPTClassifier, tmp_path: Path) -> None:
+def test_images_that_cannot_be_read_may_be_skipped(
+    clf: FairTPTClassifier, tmp_path: Path
+) -> None:
     zero_shot = clf.with_adapter(ZeroShot())
     one, none = zero_shot.predict(picture()), tmp_path / "none.png"
     (tmp_path / "damaged.png").write_bytes(b"no image")
@@ -420,14 +467,21 @@ def test_images_that_cannot_be_read_may_be_skipped(clf: FairTPTClassifier, tmp_p
 def test_long_reprs_are_cut(backend: TransformersBackend) -> None:
     names = [f"n{i}" for i in range(1000)]
     many = FairTPTClassifier(backend, names, SENSITIVE, adapter=ZeroShot())
-    assert "targets=['n0', 'n1', 'n2', 'n3', 'n4', ... 995 more], sensitive={" in repr(many)
+    assert "targets=['n0', 'n1', 'n2', 'n3', 'n4', ... 995 more], sensitive={" in repr(
+        many
+    )
     assert "n4, ... 995 more" in many._repr_html_()
     assert str(many.predict(picture())).endswith(", ... 995 more)")
     few = FairTPTClassifier(backend, ["cat", "dog"], {"sex": ["male", "female"]})
-    assert "targets=['cat', 'dog'], sensitive={'sex': ('male', 'female')}, adapter=" in repr(few)
+    assert (
+        "targets=['cat', 'dog'], sensitive={'sex': ('male', 'female')}, adapter="
+        in repr(few)
+    )
 
 
-def test_every_kind_of_image_gives_the_same_answer(clf: FairTPTClassifier, tmp_path: Path) -> None:
+def test_every_kind_of_image_gives_the_same_answer(
+    clf: FairTPTClassifier, tmp_path: Path
+) -> None:
     image = picture()
     image.save(tmp_path / "a.png")
     buffer = io.BytesIO()
@@ -503,7 +557,9 @@ def test_a_long_list_with_views_logs_its_cost_once(
 
 
 def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
-    clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    clf: FairTPTClassifier,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[str] = []
     predict = FairTPTClassifier._predict_batch
@@ -518,7 +574,9 @@ def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
     assert [re.findall(r"(\d)/6", text)[-1] for text in seen] == ["0", "2", "4"]
 
 
-def test_progress_bar(clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar(
+    clf: FairTPTClassifier, capfd: pytest.CaptureFixture[str]
+) -> None:
     clf.predict([picture()], progress=True)
     assert "1/1" in capfd.readouterr().err
     clf.predict([picture()])
@@ -544,24 +602,35 @@ def test_permuting_names_permutes_the_answer(backend: TransformersBackend) -> No
     expected = FairTPTClassifier(backend, names).predict(picture()).probabilities
     for order in itertools.permutations(names):
         p = FairTPTClassifier(backend, list(order)).predict(picture()).probabilities
-        assert p == pytest.approx(expected, abs=1e-4)  # prompts in other places of their batch
+        assert p == pytest.approx(
+            expected, abs=1e-4
+        )  # prompts in other places of their batch
 
 
 def test_labels_and_phrases(backend: TransformersBackend) -> None:
-    names = FairTPTClassifier(backend, ["of a cat", "of a dog"], template="a picture {target}.")
+    names = FairTPTClassifier(
+        backend, ["of a cat", "of a dog"], template="a picture {target}."
+    )
     labels = FairTPTClassifier(
         backend, {"c": "of a cat", "d": "of a dog"}, template="a picture {target}."
     )
     assert labels.predict(picture()).label in ("c", "d")
-    assert labels.predict_proba(picture()).tolist() == names.predict_proba(picture()).tolist()
+    assert (
+        labels.predict_proba(picture()).tolist()
+        == names.predict_proba(picture()).tolist()
+    )
 
 
 def test_scale(backend: TransformersBackend) -> None:
-    flat = FairTPTClassifier(backend, ["cat", "dog"], scale=1e-6).predict_proba(picture())
+    flat = FairTPTClassifier(backend, ["cat", "dog"], scale=1e-6).predict_proba(
+        picture()
+    )
     assert flat == pytest.approx([0.5, 0.5], abs=1e-4)
     own = FairTPTClassifier(backend, ["cat", "dog"])
     same = FairTPTClassifier(backend, ["cat", "dog"], scale=backend.scale)
-    assert same.predict_proba(picture()).tolist() == own.predict_proba(picture()).tolist()
+    assert (
+        same.predict_proba(picture()).tolist() == own.predict_proba(picture()).tolist()
+    )
 
 
 def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
@@ -577,10 +646,22 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"targets": ["cat"]}, PromptError, "`targets` should name at least two values"),
+        (
+            {"targets": ["cat"]},
+            PromptError,
+            "`targets` should name at least two values",
+        ),
         ({"targets": ["Cat", "cat"]}, PromptError, "'Cat' and 'cat' have the same"),
-        ({"sensitive": ["x"]}, PromptError, "`sensitive` should name at least two values"),
-        ({"sensitive": ["MALE", "male"]}, PromptError, "`sensitive` should have different tokens"),
+        (
+            {"sensitive": ["x"]},
+            PromptError,
+            "`sensitive` should name at least two values",
+        ),
+        (
+            {"sensitive": ["MALE", "male"]},
+            PromptError,
+            "`sensitive` should have different tokens",
+        ),
         ({"template": "a photo"}, PromptError, "should have a slot for the target"),
         ({"template": "a {target}"}, PromptError, "`template` has no slot for them"),
         ({"template": "{target} {sensitive}"}, PromptError, "words besides its slots"),
@@ -589,19 +670,34 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
             PromptError,
             "should be a sentence, {'target': sentence, 'sensitive': sentence, 'j",
         ),
-        ({"template": "a {target} {sensitive}" + " very" * 80}, PromptError, "at most 77"),
+        (
+            {"template": "a {target} {sensitive}" + " very" * 80},
+            PromptError,
+            "at most 77",
+        ),
         ({"targets": ["cat", "very " * 80 + "dog"]}, PromptError, "at most 77"),
         ({"adapter": ZeroShot}, FairTTAError, r"`adapter` should be an instance"),
         ({"adapter": "nothing"}, FairTTAError, "there is no adapter 'nothing'"),
-        ({"adapter": Moves(), "sensitive": None}, PromptError, "Moves needs sensitive attr"),
-        ({"batch_size": 0}, FairTTAError, "`batch_size` should be a whole number from 1 on"),
+        (
+            {"adapter": Moves(), "sensitive": None},
+            PromptError,
+            "Moves needs sensitive attr",
+        ),
+        (
+            {"batch_size": 0},
+            FairTTAError,
+            "`batch_size` should be a whole number from 1 on",
+        ),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": 10**400}, FairTTAError, "`scale` should be a positive number"),
     ],
 )
 def test_clear_errors(
-    backend: TransformersBackend, arguments: dict[str, Any], error: type[Exception], message: str
+    backend: TransformersBackend,
+    arguments: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     good = {
         "targets": ["cat", "dog"],
@@ -613,9 +709,15 @@ def test_clear_errors(
 
 
 def test_a_sensitive_slot_may_stay_empty(backend: TransformersBackend) -> None:
-    clf = FairTPTClassifier(backend, ["cat", "dog"], template="a photo of a {sensitive} {target}.")
-    plain = FairTPTClassifier(backend, ["cat", "dog"], template="a photo of a {target}.")
-    assert clf.predict_proba(picture()).tolist() == plain.predict_proba(picture()).tolist()
+    clf = FairTPTClassifier(
+        backend, ["cat", "dog"], template="a photo of a {sensitive} {target}."
+    )
+    plain = FairTPTClassifier(
+        backend, ["cat", "dog"], template="a photo of a {target}."
+    )
+    assert (
+        clf.predict_proba(picture()).tolist() == plain.predict_proba(picture()).tolist()
+    )
 
 
 def test_separate_templates(backend: TransformersBackend) -> None:
@@ -628,12 +730,16 @@ def test_separate_templates(backend: TransformersBackend) -> None:
     assert set(clf.predict(picture()).sensitive["sensitive"]) == {"male", "female"}
 
 
-def test_words_of_the_joint_sentence_alone_are_context_too(backend: TransformersBackend) -> None:
+def test_words_of_the_joint_sentence_alone_are_context_too(
+    backend: TransformersBackend,
+) -> None:
     clf = FairTPTClassifier(
         backend,
         ["cat", "dog"],
         ["male", "female"],
-        Templates("a {target}.", "a {sensitive}.", "an image showing a {sensitive} {target}."),
+        Templates(
+            "a {target}.", "a {sensitive}.", "an image showing a {sensitive} {target}."
+        ),
     )
     assert ((clf._task.joint_prompts("sensitive").slots >= 0).sum(1) == 5).all()
     with pytest.raises(PromptError, match="no context to adapt in 'cat'"):
@@ -654,7 +760,9 @@ def test_several_attributes(backend: TransformersBackend) -> None:
     }
 
 
-def test_a_strategy_of_ones_own_must_keep_its_word(backend: TransformersBackend) -> None:
+def test_a_strategy_of_ones_own_must_keep_its_word(
+    backend: TransformersBackend,
+) -> None:
     class TooFew:
         n = 4
 
@@ -662,7 +770,9 @@ def test_a_strategy_of_ones_own_must_keep_its_word(backend: TransformersBackend)
             return np.zeros((2, *size, 3), np.float32)
 
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=TooFew())
-    with pytest.raises(FairTTAError, match=r"should give an array \[3, 32, 32, 3\].*got \[2, 32,"):
+    with pytest.raises(
+        FairTTAError, match=r"should give an array \[3, 32, 32, 3\].*got \[2, 32,"
+    ):
         clf.predict(picture())
 
 
@@ -671,11 +781,16 @@ def test_images_encoded_together_have_the_features_of_each_alone(
     backend: TransformersBackend, views: Any
 ) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
-    images = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (32, 32), (9, 200)])]
+    images = [
+        picture(i, size)
+        for i, size in enumerate([(52, 40), (33, 77), (32, 32), (9, 200)])
+    ]
     together = clf._vision.features(images, True)
     clf._vision.forget()
     alone = torch.cat([clf._vision.features([image], True) for image in images])
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)  # of length 1, float32
+    torch.testing.assert_close(
+        together, alone, rtol=0, atol=1e-5
+    )  # of length 1, float32
 
 
 MEMBERS = """
@@ -718,7 +833,11 @@ def test_several_images_of_any_kind_give_predictions(clf: FairTPTClassifier) -> 
         found = clf.predict(images)
         assert isinstance(found, Predictions)
         assert found.labels == [clf.predict(one).label for one in pictures]
-    for stream in (iter(pictures), (one for one in pictures), map(Image.Image.copy, pictures)):
+    for stream in (
+        iter(pictures),
+        (one for one in pictures),
+        map(Image.Image.copy, pictures),
+    ):
         lazy = clf.predict(stream)
         assert not isinstance(lazy, Predictions)
         assert next(lazy).label == found.labels[0]
@@ -734,7 +853,9 @@ def test_a_series_gives_predictions(clf: FairTPTClassifier) -> None:
 def test_what_encode_returns_is_predicted_as_the_images_are(
     backend: TransformersBackend,
 ) -> None:
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=3, batch_size=2)
+    clf = FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE, views=3, batch_size=2
+    )
     pictures = [picture(i) for i in range(5)]
     encoded = Features(clf.encode(pictures))
     assert repr(encoded) == "Features([5, 3, 16] of torch.float32)"
@@ -742,7 +863,9 @@ def test_what_encode_returns_is_predicted_as_the_images_are(
         other = clf.with_adapter(adapter)
         found, expected = other.predict(encoded), other.predict(pictures)
         assert found.labels == expected.labels
-        np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-6)
+        np.testing.assert_allclose(
+            found.probabilities, expected.probabilities, atol=1e-6
+        )
         np.testing.assert_allclose(
             other.predict_proba(encoded), other.predict_proba(pictures), atol=1e-6
         )
@@ -754,15 +877,28 @@ def test_what_encode_returns_is_predicted_as_the_images_are(
         clf.with_adapter("memo").predict(encoded)
     broken = clf.encode(pictures)
     broken[3, 1] = math.nan
-    with pytest.raises(FairTTAError, match="`features` should not be NaN or infinite: see row 3"):
+    with pytest.raises(
+        FairTTAError, match="`features` should not be NaN or infinite: see row 3"
+    ):
         clf.with_adapter("tpt").predict(Features(broken))
-    for wrong in (torch.ones(2), torch.ones(2, 3, 4, 5), torch.ones(2, 0, 16), torch.ones(0, 16)):
-        with pytest.raises(FairTTAError, match=r"\[images, views, dim\] as `encode` returns them"):
+    for wrong in (
+        torch.ones(2),
+        torch.ones(2, 3, 4, 5),
+        torch.ones(2, 0, 16),
+        torch.ones(0, 16),
+    ):
+        with pytest.raises(
+            FairTTAError, match=r"\[images, views, dim\] as `encode` returns them"
+        ):
             Features(wrong)
 
 
 def test_plain_python_for_views_and_templates(backend: TransformersBackend) -> None:
-    sentences = {"target": "a {target}", "sensitive": "a {sensitive}", "joint": "{sensitive}, {}"}
+    sentences = {
+        "target": "a {target}",
+        "sensitive": "a {sensitive}",
+        "joint": "{sensitive}, {}",
+    }
     names = ["cat", "dog"], ["by day", "by night"]
     plain = FairTPTClassifier(backend, *names, sentences, adapter="orthcali", views=3)
     long = FairTPTClassifier(
@@ -778,7 +914,9 @@ def test_plain_python_for_views_and_templates(backend: TransformersBackend) -> N
 
 def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:
     """The method is exchanged while no other thread answers with it."""
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, adapter="logit-balance")
+    clf = FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE, adapter="logit-balance"
+    )
     fitted = Event()
 
     def fit() -> None:

@@ -48,7 +48,9 @@ def test_own_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, labels = dataset_fixtures.folder(tmp_path / "pets", 8)
-    start(monkeypatch, "own_folder", images, labels, "--model", "miniature", "--views", 4)
+    start(
+        monkeypatch, "own_folder", images, labels, "--model", "miniature", "--views", 4
+    )
     text = capsys.readouterr().out
     assert text.startswith("no problems\nNot measurable with these images: ")
     assert " images\nZeroShot\n  accuracy " in text

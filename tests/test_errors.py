@@ -25,14 +25,22 @@ def settings() -> list[Any]:
     return [
         pytest.param(kind, field.name, id=f"{kind.__name__}-{field.name}")
         for kind in sorted(public, key=str)
-        if isinstance(kind, type) and is_dataclass(kind) and ".metrics." not in kind.__module__
+        if isinstance(kind, type)
+        and is_dataclass(kind)
+        and ".metrics." not in kind.__module__
         for field in fields(kind)
-        if field.type == "float" and all(f.default is not MISSING for f in fields(kind) if f.init)
+        if field.type == "float"
+        and all(f.default is not MISSING for f in fields(kind) if f.init)
     ]
 
 
 def test_there_are_settings_to_look_at() -> None:
-    assert {p.values[0].__name__ for p in settings()} >= {"FairTPT", "AugMix", "ELRA", "OrthCali"}
+    assert {p.values[0].__name__ for p in settings()} >= {
+        "FairTPT",
+        "AugMix",
+        "ELRA",
+        "OrthCali",
+    }
 
 
 @pytest.mark.parametrize(("kind", "name"), settings())

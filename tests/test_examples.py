@@ -19,7 +19,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 pytestmark = [
     pytest.mark.usefixtures("loaded_once"),
-    pytest.mark.filterwarnings("default"),  # matplotlib, pandas, fairlearn have their own
+    pytest.mark.filterwarnings(
+        "default"
+    ),  # matplotlib, pandas, fairlearn have their own
 ]
 
 
@@ -42,18 +44,25 @@ def test_pipeline_is_swapped_in_place(capsys: pytest.CaptureFixture[str]) -> Non
     ]
     task = TASKS["birds"]
     clf = FairTPTClassifier(
-        "miniature", names["LABELS"], template="This is a picture {}.", adapter=ZeroShot()
+        "miniature",
+        names["LABELS"],
+        template="This is a picture {}.",
+        adapter=ZeroShot(),
     )
     for image, answer in zip(names["images"], before, strict=True):
         ours = clf.predict(image).to_dict()
-        assert [entry["label"] for entry in ours] == [entry["label"] for entry in answer]
+        assert [entry["label"] for entry in ours] == [
+            entry["label"] for entry in answer
+        ]
         for mine, theirs in zip(ours, answer, strict=True):
             assert mine["score"] == pytest.approx(theirs["score"], abs=1e-4)
     assert {p.target for p in names["drawn"]} <= set(task.targets)
     assert "fair-tta, in its place" in capsys.readouterr().out
 
 
-def test_open_clip_code_gives_the_zero_shot_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_clip_code_gives_the_zero_shot_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = run("open_clip_code.py")
     assert names["same"] == pytest.approx(names["before"].numpy(), abs=1e-4)
     assert "zero-shot differs from open_clip's own code by" in capsys.readouterr().out
@@ -67,7 +76,9 @@ def test_balance_on_a_stream() -> None:
     images = [drawn.image for drawn in task.draw(14, seed=1)]
     found = list(names["predict_stream"](clf, iter(images), window=8, least=8))
     assert not any(p.distance for p in found[:8])
-    expected = clf.with_adapter(fit_on(LogitBalance(), clf, images[:8])).predict(images[8:])
+    expected = clf.with_adapter(fit_on(LogitBalance(), clf, images[:8])).predict(
+        images[8:]
+    )
     for one, other in zip(found[8:], expected, strict=True):
         assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
 
@@ -79,14 +90,18 @@ def test_the_stream_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_fairlearn_agrees_with_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fairlearn_agrees_with_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("fairlearn")
     monkeypatch.chdir(tmp_path)
     names = run("fairlearn_plots.py")
     audit = names["audit"]
     for run_name, document in zip(audit.runs, audit.to_dict()["runs"], strict=True):
         frame = audit.to_metric_frame(run_name, names["metrics"])
-        assert frame.overall["accuracy"] == pytest.approx(document["metrics"]["accuracy"]["value"])
+        assert frame.overall["accuracy"] == pytest.approx(
+            document["metrics"]["accuracy"]["value"]
+        )
         for group in document["groups"]:
             value = frame.by_group["accuracy"][group["sensitive"]["background"]]
             assert value == pytest.approx(group["accuracy"]["value"])
@@ -120,29 +135,44 @@ def test_an_audit_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     audit = run("mlflow_logging.py")["audit"]
-    logged = {one.info.run_name: one for one in mlflow.search_runs(output_format="list")}
+    logged = {
+        one.info.run_name: one for one in mlflow.search_runs(output_format="list")
+    }
     assert logged.keys() == set(audit.runs)
     for name, one in logged.items():
-        assert one.data.metrics["typical_gap"] == audit.estimate("typical_gap", name).value
+        assert (
+            one.data.metrics["typical_gap"] == audit.estimate("typical_gap", name).value
+        )
     assert len(list(tmp_path.rglob("report.html"))) == 2
 
 
 @pytest.mark.slow
-def test_wrong_answers_of_a_group_in_fiftyone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers_of_a_group_in_fiftyone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     pytest.importorskip("fiftyone")
     names = run("fiftyone_view.py")
     rows = zip(names["labels"], names["colours"], names["answers"], strict=True)
-    wrong = sum(colour == "green" and answer.label != label for label, colour, answer in rows)
+    wrong = sum(
+        colour == "green" and answer.label != label for label, colour, answer in rows
+    )
     assert len(names["view"]) == wrong > 0
     assert f"{wrong} of 30 green badges are answered wrongly" in capsys.readouterr().out
 
 
 def test_integrations_are_short() -> None:
-    for name in ("mlflow_logging.py", "fiftyone_view.py", "medical_sites.py", "space/app.py"):
+    for name in (
+        "mlflow_logging.py",
+        "fiftyone_view.py",
+        "medical_sites.py",
+        "space/app.py",
+    ):
         assert len((EXAMPLES / name).read_text("utf-8").splitlines()) < 40, name
 
 
-def test_the_notebook_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_notebook_runs_from_top_to_bottom(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cells = json.loads((EXAMPLES / "quickstart.ipynb").read_text("utf-8"))["cells"]
     names: dict[str, Any] = {}
     for cell in cells:
@@ -159,7 +189,9 @@ def test_the_endpoint_of_the_page_answers_422_to_what_is_no_image() -> None:
     page = (EXAMPLES.parent / "docs" / "serving.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks[: 1 + next(i for i, block in enumerate(blocks) if "FastAPI()" in block)]:
+    for block in blocks[
+        : 1 + next(i for i, block in enumerate(blocks) if "FastAPI()" in block)
+    ]:
         exec(compile(block, "serving.md", "exec", dont_inherit=True), names)
     client = testclient.TestClient(names["app"], raise_server_exceptions=False)
     picture = io.BytesIO()

@@ -12,10 +12,15 @@ from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[1]
 KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}
-COSTS = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]["cost"]["ViT-B/32"]
+COSTS = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]["cost"][
+    "ViT-B/32"
+]
 _ROW = re.compile(r"^\| `(\w+)\(\)` \| (.*) \|$", re.MULTILINE)
 _PAGE = (ROOT / "docs/methods.md").read_text("utf-8")
-ROWS = {name: cells.split(" | ") for name, cells in _ROW.findall(_PAGE.split("## The field")[1])}
+ROWS = {
+    name: cells.split(" | ")
+    for name, cells in _ROW.findall(_PAGE.split("## The field")[1])
+}
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -24,7 +24,11 @@ HELD_OUT, TEST = TASK.draw(300, seed=0), TASK.draw(24, seed=1)
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_the_first_day(tmp_path: Path) -> None:
     clf = FairTPTClassifier(
-        "miniature", TASK.targets, TASK.sensitive, TASK.template, adapter="association-correction"
+        "miniature",
+        TASK.targets,
+        TASK.sensitive,
+        TASK.template,
+        adapter="association-correction",
     )
     image, test = TEST[0].image, [one.image for one in TEST]
     y, group = [one.target for one in TEST], [one.sensitive["colour"] for one in TEST]
@@ -54,6 +58,10 @@ def test_the_first_day(tmp_path: Path) -> None:
 
 
 def test_a_method_that_is_not_fitted_is_refused_with_the_line_to_write() -> None:
-    clf = FairTPTClassifier("miniature", TASK.targets, TASK.sensitive, adapter="logit-balance")
-    with pytest.raises(FairTTAError, match=r"call `clf\.fit\(images\)` with 300 or more images"):
+    clf = FairTPTClassifier(
+        "miniature", TASK.targets, TASK.sensitive, adapter="logit-balance"
+    )
+    with pytest.raises(
+        FairTTAError, match=r"call `clf\.fit\(images\)` with 300 or more images"
+    ):
         clf.predict(TEST[0].image)

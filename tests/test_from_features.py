@@ -61,7 +61,9 @@ def balanced(v: Any, seen: Any, strength: float = 1.5) -> Any:
     q = softmax(u)
     m = np.einsum("ns,ny,nc->syc", w, q, u) / np.einsum("ns,ny->sy", w, q)[..., None]
     b, pi = m.mean(1), w.mean(0)
-    return softmax(SCALE * v @ T.T - softmax(SCALE * v @ Z.T) @ (strength * (b - pi @ b)))
+    return softmax(
+        SCALE * v @ T.T - softmax(SCALE * v @ Z.T) @ (strength * (b - pi @ b))
+    )
 
 
 @pytest.fixture
@@ -120,7 +122,9 @@ def test_every_way_gives_what_numpy_gives(clf: FairTPTClassifier, array: Any) ->
         ):
             rows = [list(answer.probabilities.values()) for answer in answers]
             np.testing.assert_allclose(rows, found, atol=1e-4)
-            assert [TARGETS.index(answer.label) for answer in answers] == list(found.argmax(1))
+            assert [TARGETS.index(answer.label) for answer in answers] == list(
+                found.argmax(1)
+            )
         np.testing.assert_allclose(own.predict_proba(features[5]), found[5], atol=1e-4)
         assert own.predict(features[5]).label == TARGETS[found[5].argmax()]
 
@@ -137,7 +141,9 @@ def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> Non
     )
     perceived = softmax(SCALE * v @ Z.T).mean(0)
     shares = examination.document.attributes["sensitive"].shares
-    assert [shares[name].value for name in VALUES] == pytest.approx(list(perceived), abs=1e-5)
+    assert [shares[name].value for name in VALUES] == pytest.approx(
+        list(perceived), abs=1e-5
+    )
     changed = (corrected(v).argmax(1) != (v @ T.T).argmax(1)).sum()
     assert examination.document.adapters[0].changed == changed
     assert not examination.images, "there are no images to show"
@@ -155,8 +161,12 @@ def test_what_was_fitted_is_saved_and_belongs_to_its_texts(
         dict(reversed(TABLE.items())), TARGETS, VALUES, "a {sensitive} {target}", scale=SCALE,
         adapter=loaded,
     )  # fmt: skip
-    np.testing.assert_allclose(again.predict_proba(v), balanced(cone(N, 1), cone(N, 1)), atol=1e-4)
-    with pytest.raises(FairTTAError, match="fitted with another model or other weights, stored te"):
+    np.testing.assert_allclose(
+        again.predict_proba(v), balanced(cone(N, 1), cone(N, 1)), atol=1e-4
+    )
+    with pytest.raises(
+        FairTTAError, match="fitted with another model or other weights, stored te"
+    ):
         FairTPTClassifier.from_features(
             TABLE | {"a cat": cone(1, 9)[0]}, TARGETS, VALUES, "a {sensitive} {target}",
             scale=SCALE, adapter=loaded,
@@ -169,22 +179,36 @@ def test_a_model_takes_features_beside_images() -> None:
     one_view = clf.with_adapter("association-correction")
     array = clf.encode(images, with_views=False)[:, 0].numpy()
     expected = one_view.predict_proba(images)
-    np.testing.assert_allclose(one_view.predict_proba(Features(array)), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        one_view.predict_proba(Features(array)), expected, atol=1e-4
+    )
     for method in ("fair-tpt", "memo"):
         other = clf.with_adapter(method)
         call: Any
-        for call in (other.predict, other.predict_proba, partial(clf.examine, adapters=[method])):
-            with pytest.raises(FairTTAError, match="stored features have neither pixels nor furth"):
+        for call in (
+            other.predict,
+            other.predict_proba,
+            partial(clf.examine, adapters=[method]),
+        ):
+            with pytest.raises(
+                FairTTAError, match="stored features have neither pixels nor furth"
+            ):
                 call(Features(array))
 
 
 def test_features_are_never_guessed(clf: FairTPTClassifier) -> None:
     model = FairTPTClassifier("miniature", ["cat", "dog"])
     grey = np.abs(cone(64, 1)).clip(0, 1)
-    assert model.predict(grey).label in model.targets, "an array of two axes is one grey image"
-    with pytest.raises(FairTTAError, match=r"no image encoder here: pass .* Features\(array\)"):
+    assert model.predict(grey).label in model.targets, (
+        "an array of two axes is one grey image"
+    )
+    with pytest.raises(
+        FairTTAError, match=r"no image encoder here: pass .* Features\(array\)"
+    ):
         clf.predict(cone(3, 1))
-    with pytest.raises(FairTTAError, match=r"got one ndarray; features: Features\(array\)"):
+    with pytest.raises(
+        FairTTAError, match=r"got one ndarray; features: Features\(array\)"
+    ):
         fit_on(LogitBalance(), clf, cone(3, 1))
 
 
@@ -204,7 +228,9 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 @pytest.mark.parametrize("errors", ["raise", "skip"])
-def test_an_array_of_features_is_not_taken_for_a_picture(kind: Any, errors: Any) -> None:
+def test_an_array_of_features_is_not_taken_for_a_picture(
+    kind: Any, errors: Any
+) -> None:
     """Five features with numbers in 0..1 were one grey picture of 5 x 512 pixels."""
     clf = FairTPTClassifier("miniature", ["cat", "dog"])
     dim = clf.encode([picture()], with_views=False).shape[-1]

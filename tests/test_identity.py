@@ -58,7 +58,11 @@ def test_settings_are_plain_json() -> None:
         (InFile(Frozen(1)), InFile(Frozen(1)), InFile(Frozen(2))),
         (Frozen(function), Frozen(function), Frozen(InFile)),
         (partial(function, 1), partial(function, 1), partial(function, 2)),
-        (partial(function, value=1), partial(function, value=1), partial(function, value=2)),
+        (
+            partial(function, value=1),
+            partial(function, value=1),
+            partial(function, value=2),
+        ),
         ({"a", "b"}, {"b", "a"}, {"a", "c"}),
         (frozenset([0, 8]), frozenset([8, 0]), {0, 8}),
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, {"b": 2, "a": 1}),
@@ -80,7 +84,11 @@ def test_what_differs_has_another_fingerprint(one: Any, same: Any, other: Any) -
 
 def test_models_are_known_by_their_weights() -> None:
     one = nn.Linear(2, 2)
-    assert fingerprint(Frozen(one)) == fingerprint(Frozen(one)) != fingerprint(nn.Linear(2, 2))
+    assert (
+        fingerprint(Frozen(one))
+        == fingerprint(Frozen(one))
+        != fingerprint(nn.Linear(2, 2))
+    )
 
 
 def test_code_of_the_user_is_known_by_its_file(
@@ -99,7 +107,9 @@ def test_code_of_the_user_includes_what_it_imports_from_its_folder(
 ) -> None:
     """Rows of a method whose helper had changed were taken for finished."""
     (tmp_path / "shift_by.py").write_text("SHIFT = 0\n")
-    (tmp_path / "shifted.py").write_text("import shift_by\n\n\nclass Shifted:\n    pass\n")
+    (tmp_path / "shifted.py").write_text(
+        "import shift_by\n\n\nclass Shifted:\n    pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     shifted = importlib.import_module("shifted").Shifted()
     before = fingerprint(shifted)
@@ -112,7 +122,13 @@ def test_what_has_no_lasting_identity_has_no_fingerprint() -> None:
     circle.share = circle
     made: dict[str, Any] = {"__name__": "nowhere"}
     exec("class Made: pass", made)
-    for value in (lambda: 1, partial(lambda: 1), Frozen(lambda: 1), circle, made["Made"]()):
+    for value in (
+        lambda: 1,
+        partial(lambda: 1),
+        Frozen(lambda: 1),
+        circle,
+        made["Made"](),
+    ):
         assert fingerprint(value) is None
         json.dumps(describe(value))
 
@@ -122,7 +138,9 @@ def test_a_method_without_identity_is_computed_again_and_said_so() -> None:
     class Mine(ZeroShot):
         share: Any
 
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], adapter=ZeroShot(), views=AugMix(2))
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], adapter=ZeroShot(), views=AugMix(2)
+    )
     first, again = (job_of(clf, [ZeroShot(), Mine(lambda: 1)]) for _ in range(2))
     with pytest.warns(UserWarning, match="cannot be recognised by a later run"):
         digests = first.digests, again.digests

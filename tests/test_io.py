@@ -24,7 +24,9 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_windows_gets_a_second_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_gets_a_second_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replace, tries = os.replace, []
 
     def scanned(part: Path, place: Path) -> None:

@@ -31,7 +31,9 @@ MODULES = [
 
 def run(code: str) -> str:
     process = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True
+        [sys.executable, "-W", "error::UserWarning", "-c", code],
+        capture_output=True,
+        text=True,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout
@@ -64,13 +66,17 @@ def test_importing_defines_names_on_first_use_and_does_nothing_else() -> None:
         "print(sorted((heavy | {'typer', 'rich'}) & set(sys.modules)))"
     )
     assert out == "[]\n"
-    with pytest.raises(AttributeError, match="module 'fair_tta' has no attribute 'FairTPX'"):
+    with pytest.raises(
+        AttributeError, match="module 'fair_tta' has no attribute 'FairTPX'"
+    ):
         fair_tta.FairTPX  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_names_have_one_home_and_are_few() -> None:
     modules, names, members = counted_api(house.API.read_text("utf-8"))
-    assert modules["fair_tta"] == len(fair_tta.__all__) - 1 <= 20  # without `__version__`
+    assert (
+        modules["fair_tta"] == len(fair_tta.__all__) - 1 <= 20
+    )  # without `__version__`
     assert modules["fair_tta.extend"] <= 20
     assert modules["fair_tta.methods"] <= 23
     assert modules["fair_tta.metrics"] <= 24
@@ -97,7 +103,9 @@ def counted_api(listing: str) -> tuple[Counter[str], int, int]:
 
 
 def test_names_are_counted_as_listed() -> None:
-    listing = "a\n    f(x)\n    Kind()\n        .one\n        .two(self)\na.b\n    f(x)\n"
+    listing = (
+        "a\n    f(x)\n    Kind()\n        .one\n        .two(self)\na.b\n    f(x)\n"
+    )
     assert counted_api(listing) == (Counter({"a": 2, "a.b": 1}), 3, 2)
 
 
@@ -121,7 +129,9 @@ def test_nothing_but_the_command_and_the_app_needs_the_command() -> None:
 
 
 @pytest.mark.usefixtures("loaded_once")
-@pytest.mark.parametrize("package", sorted({m.__name__.rpartition(".")[0] for m in MODULES}))
+@pytest.mark.parametrize(
+    "package", sorted({m.__name__.rpartition(".")[0] for m in MODULES})
+)
 def test_docstrings_are_there_and_run(package: str) -> None:
     for module in MODULES:
         if module.__name__.rpartition(".")[0] == package:
@@ -132,7 +142,9 @@ def test_docstrings_are_there_and_run(package: str) -> None:
 def test_every_public_name_is_documented() -> None:
     reference = (ROOT / "docs" / "reference.md").read_text()
     named = set(re.findall(r"^::: ([\w.]+)$", reference, flags=re.MULTILINE))
-    documented = {id(getattr(importlib.import_module(m), n)) for m in named for n in all_of(m)}
+    documented = {
+        id(getattr(importlib.import_module(m), n)) for m in named for n in all_of(m)
+    }
     for module in house.public_modules():
         for name in all_of(module):
             thing = getattr(importlib.import_module(module), name)
@@ -153,12 +165,18 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.usefixtures("few_views", "loaded_once", "tiny_hub")
-@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "speed"], ids=lambda p: p.name)
-def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.stem != "speed"], ids=lambda p: p.name
+)
+def test_python_on_pages_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blocks of one page run in order, in one namespace; models of the hub are tiny stand-ins."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )
     for block in blocks:
         exec(compile(block, str(page), "exec", dont_inherit=True), namespace)
 
@@ -168,9 +186,9 @@ def test_python_on_pages_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_first_lines_print_two_answers_that_differ(
     page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    block = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)[
-        0
-    ]
+    block = re.findall(
+        r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE
+    )[0]
     exec(compile(block, str(page), "exec", dont_inherit=True), {})
     before, after = capsys.readouterr().out.splitlines()
     assert re.findall(r"# (\w+)$", block, flags=re.MULTILINE) == ["square", "circle"]
@@ -188,12 +206,16 @@ def code_for_readers() -> Iterator[tuple[str, str]]:
         yield script.name, script.read_text("utf-8")
     for page in PAGES:
         text = page.read_text("utf-8")
-        for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        for block in re.findall(
+            r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE
+        ):
             yield page.name, block
     for notebook in (ROOT / "examples").glob("*.ipynb"):
         for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
             if cell["cell_type"] == "code":
-                lines = [line for line in cell["source"] if not line.startswith(("%", "!"))]
+                lines = [
+                    line for line in cell["source"] if not line.startswith(("%", "!"))
+                ]
                 yield notebook.name, "".join(lines)
 
 
@@ -204,15 +226,25 @@ def test_readers_are_shown_public_names_only() -> None:
             if isinstance(node, ast.Import):
                 modules = [a.name for a in node.names if a.name.startswith("fair_tta")]
                 assert set(modules) <= set(public), name
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fair_tta"):
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "fair_tta"
+            ):
                 assert node.module in public, f"{name}: {node.module}"
                 for alias in node.names:
                     known = f"{node.module}.{alias.name}" in public
-                    assert known or alias.name in all_of(node.module), f"{name}: {alias.name}"
+                    assert known or alias.name in all_of(node.module), (
+                        f"{name}: {alias.name}"
+                    )
 
 
 def test_no_words_that_promise_too_much() -> None:
     for page in PAGES:
         text = page.read_text().lower()
-        for phrase in ("removes bias", "bias-free", "unbiased", "guarantees fair", "is fair"):
+        for phrase in (
+            "removes bias",
+            "bias-free",
+            "unbiased",
+            "guarantees fair",
+            "is fair",
+        ):
             assert phrase not in text, (page.name, phrase)

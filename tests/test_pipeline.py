@@ -47,7 +47,9 @@ def test_zero_shot_equals_the_pipeline_that_it_replaces(plain: FairPipeline) -> 
         found = classify(IMAGES, candidate_labels=LABELS, hypothesis_template=SENTENCE)
         expected = theirs(IMAGES, candidate_labels=LABELS, hypothesis_template=SENTENCE)
         for ours, other in zip(found, expected, strict=True):
-            assert [entry["label"] for entry in ours] == [entry["label"] for entry in other]
+            assert [entry["label"] for entry in ours] == [
+                entry["label"] for entry in other
+            ]
             scores = [entry["score"] for entry in other]
             assert [entry["score"] for entry in ours] == pytest.approx(scores, abs=1e-4)
 
@@ -69,9 +71,14 @@ def test_one_a_list_and_a_stream(plain: FairPipeline, tmp_path: Path) -> None:
     assert len(plain(IMAGES, LABELS, SENTENCE)) == 3
     stream = plain((image for image in IMAGES), LABELS, SENTENCE)
     assert isinstance(stream, Iterator)
-    assert [entry["label"] for entry in next(stream)] == [entry["label"] for entry in one]
+    assert [entry["label"] for entry in next(stream)] == [
+        entry["label"] for entry in one
+    ]
     IMAGES[0].save(tmp_path / "bird.png")
-    assert plain(str(tmp_path / "bird.png"), LABELS, SENTENCE)[0]["label"] == one[0]["label"]
+    assert (
+        plain(str(tmp_path / "bird.png"), LABELS, SENTENCE)[0]["label"]
+        == one[0]["label"]
+    )
 
 
 def test_classifiers_are_kept_for_labels_and_sentences(plain: FairPipeline) -> None:
@@ -109,7 +116,9 @@ def test_calls_of_the_pipeline_that_it_replaces(
 
     def call(classify: Any) -> Any:
         named = {} if name is None else {name: given()}
-        if name == "images" and classify is theirs:  # wants `image` too, and takes `images`
+        if (
+            name == "images" and classify is theirs
+        ):  # wants `image` too, and takes `images`
             named["image"] = None
         return classify(
             *([given()] if name is None else []), candidate_labels=LABELS,
@@ -123,7 +132,9 @@ def test_calls_of_the_pipeline_that_it_replaces(
         ours, expected = [ours], [expected]
     for found, other in zip(ours, expected, strict=True):
         assert [set(entry) for entry in found] == [set(entry) for entry in other]
-        assert [entry["label"] for entry in found] == [entry["label"] for entry in other]
+        assert [entry["label"] for entry in found] == [
+            entry["label"] for entry in other
+        ]
         scores = [entry["score"] for entry in other]
         assert [entry["score"] for entry in found] == pytest.approx(scores, abs=1e-4)
 
@@ -151,11 +162,15 @@ def test_parts_of_a_pipeline_are_there(plain: FairPipeline) -> None:
     assert ours.image_processor is theirs.image_processor
 
 
-def test_transformers_makes_one_under_a_name_of_ours_if_asked_to(plain: FairPipeline) -> None:
+def test_transformers_makes_one_under_a_name_of_ours_if_asked_to(
+    plain: FairPipeline,
+) -> None:
     supported = set(PIPELINE_REGISTRY.get_supported_tasks())
     FairPipeline.register("fair-test")
     try:
-        made: Any = pipeline("fair-test", model=str(FOLDER), sensitive=PLACES, adapter="zero-shot")  # type: ignore[call-overload]
+        made: Any = pipeline(
+            "fair-test", model=str(FOLDER), sensitive=PLACES, adapter="zero-shot"
+        )  # type: ignore[call-overload]
         assert isinstance(made, FairPipeline)
         expected = plain(IMAGES, LABELS, SENTENCE)
         assert made(IMAGES, LABELS, SENTENCE, num_workers=2) == expected
@@ -186,7 +201,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.path in ("/ftp", "/file"):
             self.send_response(302)
             self.send_header(
-                "Location", {"/ftp": "ftp://127.0.0.1/a", "/file": "file:///a"}[self.path]
+                "Location",
+                {"/ftp": "ftp://127.0.0.1/a", "/file": "file:///a"}[self.path],
             )
             self.end_headers()
             return
@@ -199,7 +215,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         }
         if self.path in slow:
             self.wfile.write(slow[self.path])
-            drop = b"HTTP/1.1 100 Continue\r\n\r\n" if self.path == "/continue.png" else b"0"
+            drop = (
+                b"HTTP/1.1 100 Continue\r\n\r\n"
+                if self.path == "/continue.png"
+                else b"0"
+            )
             with suppress(OSError):  # the client has left
                 while not self.stop.wait(0.02):
                     self.wfile.write(drop)
@@ -217,7 +237,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def address() -> Iterator[str]:
     """A server on this machine."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        thread = threading.Thread(target=partial(server.serve_forever, 0.05), daemon=True)
+        thread = threading.Thread(
+            target=partial(server.serve_forever, 0.05), daemon=True
+        )
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         _Handler.stop.set()
@@ -227,20 +249,29 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def fetching() -> FairPipeline:
-    return FairPipeline("miniature", PLACES, adapter=ZeroShot(), urls=True, private_urls=True)
+    return FairPipeline(
+        "miniature", PLACES, adapter=ZeroShot(), urls=True, private_urls=True
+    )
 
 
 def test_addresses_are_fetched_only_if_asked_for(
     plain: FairPipeline, fetching: FairPipeline, address: str
 ) -> None:
-    with pytest.raises(ImageError, match=r"is a URL: FairPipeline\(\.\.\., urls=True\) fetches it"):
+    with pytest.raises(
+        ImageError, match=r"is a URL: FairPipeline\(\.\.\., urls=True\) fetches it"
+    ):
         plain(f"{address}/bird.png", LABELS, SENTENCE)
     found = fetching([f"{address}/bird.png", IMAGES[0]], LABELS, SENTENCE)
     assert found[0][0]["label"] == found[1][0]["label"]
-    assert fetching(f"{address}/Vögel.png", LABELS, SENTENCE)[0]["label"] == found[0][0]["label"]
+    assert (
+        fetching(f"{address}/Vögel.png", LABELS, SENTENCE)[0]["label"]
+        == found[0][0]["label"]
+    )
     with pytest.raises(ImageError, match=r"cannot fetch .*404"):
         fetching(f"{address}/none.png", LABELS, SENTENCE)
-    with pytest.raises(ImageError, match=r"cannot fetch 'http://a b': URL can't contain control"):
+    with pytest.raises(
+        ImageError, match=r"cannot fetch 'http://a b': URL can't contain control"
+    ):
         fetching("http://a b", LABELS, SENTENCE)
 
 
@@ -278,14 +309,22 @@ def test_what_python_takes_for_public_may_hold_a_private_host() -> None:
 
 
 @pytest.mark.parametrize("path", ["ftp", "file"])
-def test_redirects_lead_to_http_only(fetching: FairPipeline, address: str, path: str) -> None:
-    with pytest.raises(ImageError, match=r"cannot fetch .*(unknown url type|not allowed)"):
+def test_redirects_lead_to_http_only(
+    fetching: FairPipeline, address: str, path: str
+) -> None:
+    with pytest.raises(
+        ImageError, match=r"cannot fetch .*(unknown url type|not allowed)"
+    ):
         fetching(f"{address}/{path}", LABELS, SENTENCE)
 
 
 @pytest.mark.parametrize("slow", ["status", "continue", "header", "chunk", "body"])
-def test_one_deadline_for_everything(fetching: FairPipeline, address: str, slow: str) -> None:
-    with pytest.raises(ImageError, match=r"cannot fetch .*it takes longer than `timeout`"):
+def test_one_deadline_for_everything(
+    fetching: FairPipeline, address: str, slow: str
+) -> None:
+    with pytest.raises(
+        ImageError, match=r"cannot fetch .*it takes longer than `timeout`"
+    ):
         fetching(f"{address}/{slow}.png", LABELS, SENTENCE, timeout=0.3)
 
 
@@ -296,11 +335,15 @@ def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
         ([["a"], "b"], "hold non-empty strings (got ['a'])"),
     ]
     for labels, should in labels_and_words:
-        with pytest.raises(PromptError, match=re.escape(f"`candidate_labels` should {should}.")):
+        with pytest.raises(
+            PromptError, match=re.escape(f"`candidate_labels` should {should}.")
+        ):
             plain(IMAGES[0], labels, SENTENCE)
     wrong: Any
     for wrong in ("a photo.", ["{}"]):
-        with pytest.raises(PromptError, match=r"`hypothesis_template` should have \{\} in place"):
+        with pytest.raises(
+            PromptError, match=r"`hypothesis_template` should have \{\} in place"
+        ):
             plain(IMAGES[0], LABELS, wrong)
     for wrong in ("{target}", 5):
         with pytest.raises(PromptError, match="`slot` should have both"):
@@ -309,9 +352,13 @@ def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
         with pytest.raises(FairTTAError, match=r"`device` '.*' cannot be used"):
             FairPipeline("miniature", PLACES, device=wrong)
     for wrong in ("soon", 0, float("nan")):
-        with pytest.raises(FairTTAError, match="`timeout` should be a positive number of seconds"):
+        with pytest.raises(
+            FairTTAError, match="`timeout` should be a positive number of seconds"
+        ):
             FairPipeline("miniature", PLACES, timeout=wrong)
-    with pytest.raises(ImageError, match=r"dict with the columns \['image', 'label'\] is not an"):
+    with pytest.raises(
+        ImageError, match=r"dict with the columns \['image', 'label'\] is not an"
+    ):
         plain([{"image": IMAGES[0], "label": 1}], LABELS, SENTENCE)
 
 

@@ -16,11 +16,17 @@ ALLOWED = re.compile(
     r"|\bpictures(?=[:,)\[.]| if | and |$)|\.pictures|PICTURE|[\"']pictures?[\"']|small picture",
     re.IGNORECASE,
 )
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 SOURCES = sorted((ROOT / "src").rglob("*.py")) + sorted((ROOT / "src").rglob("*.jinja"))
 
 
-@pytest.mark.parametrize("path", PAGES + SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", PAGES + SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix()
+)
 def test_retired_words_are_not_used(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
     found = [line for line in lines if RETIRED.search(ALLOWED.sub("", line))]
@@ -32,5 +38,7 @@ def test_prose_wraps_at_100_columns(path: Path) -> None:
     text = re.sub(r"^```.*?^```|<!-- effect:.*?<!-- end -->", "", path.read_text("utf-8"),
                   flags=re.DOTALL | re.MULTILINE)  # fmt: skip
     long = [line for line in text.splitlines() if len(line) > 100]
-    kept = re.compile(r"\s*(\||!\[)|.*`[^`]{60,}`|.*\]\([^)]{40,}\)")  # tables, images, code, links
+    kept = re.compile(
+        r"\s*(\||!\[)|.*`[^`]{60,}`|.*\]\([^)]{40,}\)"
+    )  # tables, images, code, links
     assert [line for line in long if not kept.match(line)] == []

@@ -9,5 +9,7 @@ import sys
 if __name__ == "__main__":
     code = subprocess.call([sys.executable, *sys.argv[1:]])
     times = os.times()
-    print(f"{times.children_user + times.children_system:.0f} CPU seconds, children included")
+    print(
+        f"{times.children_user + times.children_system:.0f} CPU seconds, children included"
+    )
     sys.exit(code)

@@ -21,7 +21,10 @@ os.environ |= {"SE_OFFLINE": "true", "SE_AVOID_STATS": "true"}
 
 def missing() -> str:
     """Why no browser can be used, empty if one can."""
-    for name, package in {"chromium": "chromium", "chromedriver": "chromium-driver"}.items():
+    for name, package in {
+        "chromium": "chromium",
+        "chromedriver": "chromium-driver",
+    }.items():
         if shutil.which(name) is None:
             return f"{name} is not installed (apt-get install {package})"
     return "" if importlib.util.find_spec("selenium") else "selenium is not installed"
@@ -40,7 +43,9 @@ def browser(*, logs: bool = False) -> Iterator[Any]:
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         if logs:
-            options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+            options.set_capability(
+                "goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"}
+            )
         options.binary_location = shutil.which("chromium")
         service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
         driver = webdriver.Chrome(options=options, service=service)
@@ -52,5 +57,10 @@ def browser(*, logs: bool = False) -> Iterator[Any]:
 
 def resize(driver: Any, width: int, height: int) -> None:
     """The page gets this many pixels, however narrow: a window cannot be."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    metrics = {
+        "width": width,
+        "height": height,
+        "deviceScaleFactor": 1,
+        "mobile": width < 600,
+    }
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)

@@ -50,7 +50,11 @@ def single_importers() -> list[str]:
     importers = defaultdict(set)
     for module, path in paths.items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and path.stem != "__init__":
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and path.stem != "__init__"
+            ):
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
                     importers[whole if whole in paths else node.module].add(module)
@@ -83,7 +87,9 @@ def modules_through(act: Callable[[], object]) -> set[str]:
         sys.setprofile(None)
         threading.setprofile(None)
     files = (Path(file).relative_to(PACKAGE) for file in seen)
-    return {file.as_posix() for file in files if file.suffix == ".py"}  # not page templates
+    return {
+        file.as_posix() for file in files if file.suffix == ".py"
+    }  # not page templates
 
 
 def predict_modules() -> set[str]:
@@ -119,11 +125,20 @@ def audit_modules() -> set[str]:
         (values,) = BIRDS.sensitive.values()
 
         def audit(out: str) -> None:
-            arguments = ["audit", "--images", name, "--labels", str(folder / "labels.csv")]
+            arguments = [
+                "audit",
+                "--images",
+                name,
+                "--labels",
+                str(folder / "labels.csv"),
+            ]
             arguments += ["--target-column", "bird", "--sensitive-column", "place"]
             arguments += ["--model", "miniature", "--template", BIRDS.template]
             arguments += ["--adapters", "zero-shot,tpt", "--out", str(folder / out)]
-            for option, names in (("--targets", BIRDS.targets), ("--sensitive", values)):
+            for option, names in (
+                ("--targets", BIRDS.targets),
+                ("--sensitive", values),
+            ):
                 for label, phrase in names.items():
                     arguments += [option, f"{label}={phrase}"]
             code = app(arguments, standalone_mode=False)
@@ -137,7 +152,9 @@ def public_modules() -> list[str]:
     """Modules without an underscore in their path."""
     import fair_tta
 
-    names = [info.name for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")]
+    names = [
+        info.name for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")
+    ]
     return ["fair_tta", *(name for name in names if "._" not in name)]
 
 
@@ -146,11 +163,20 @@ def public_api() -> str:
     lines: list[str] = []
     shown: set[object] = set()
     exports = {
-        name: [getattr(module, public) for public in module.__all__ if public != "__version__"]
+        name: [
+            getattr(module, public)
+            for public in module.__all__
+            if public != "__version__"
+        ]
         for name in public_modules()
         if hasattr(module := importlib.import_module(name), "__all__")
     }
-    kinds = {thing for things in exports.values() for thing in things if isinstance(thing, type)}
+    kinds = {
+        thing
+        for things in exports.values()
+        for thing in things
+        if isinstance(thing, type)
+    }
     for name, things in exports.items():
         lines.append(name)
         names = [n for n in importlib.import_module(name).__all__ if n != "__version__"]
@@ -177,16 +203,21 @@ def _parameters(thing: Any) -> str:
     if not callable(thing):
         return ""
     if isinstance(thing, type) and (
-        issubclass(thing, Enum | Exception | dict) or getattr(thing, "_is_protocol", False)
+        issubclass(thing, Enum | Exception | dict)
+        or getattr(thing, "_is_protocol", False)
     ):
         return ""
     signature = inspect.signature(thing)
     parameters = []
     for parameter in signature.parameters.values():
         default = parameter.default
-        if default is not parameter.empty and not isinstance(default, int | float | str | None):
+        if default is not parameter.empty and not isinstance(
+            default, int | float | str | None
+        ):
             default = ...
-        parameters.append(parameter.replace(annotation=parameter.empty, default=default))
+        parameters.append(
+            parameter.replace(annotation=parameter.empty, default=default)
+        )
     plain = signature.replace(parameters=parameters, return_annotation=signature.empty)
     return str(plain).replace("Ellipsis", "...")
 

@@ -34,7 +34,9 @@ COPYLEFT = re.compile(
     r"\b(A?GPL|LGPL|GNU\b.*\bPublic License|EUPL|SSPL|OSL|RPL|CECILL|EPL|CDDL|QPL|CC[- ]BY[- ]SA)",
     re.IGNORECASE,
 )
-SAYS_NOTHING = {"cuda-toolkit": "NVIDIA Proprietary (an empty package that asks for nvidia-*)"}
+SAYS_NOTHING = {
+    "cuda-toolkit": "NVIDIA Proprietary (an empty package that asks for nvidia-*)"
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ class Package:
         if not self.licence:
             return "says nothing of its licence"
         # of "A OR B" one may be chosen; with parentheses it is not that simple
-        choices = [self.expression] if "(" in self.expression else self.expression.split(" OR ")
+        choices = (
+            [self.expression]
+            if "(" in self.expression
+            else self.expression.split(" OR ")
+        )
         if all(COPYLEFT.search(choice) for choice in choices):
             return "is copyleft"
         return "is copyleft" if any(map(COPYLEFT.search, self.others)) else ""
@@ -71,7 +77,9 @@ def read_package(name: str) -> Package | None:
     except importlib.metadata.PackageNotFoundError:
         return None
     classifiers = metadata.get_all("Classifier") or []
-    kinds = [c.rpartition(" :: ")[2] for c in classifiers if c.startswith("License :: ")]
+    kinds = [
+        c.rpartition(" :: ")[2] for c in classifiers if c.startswith("License :: ")
+    ]
     lines = [line.strip() for line in (metadata.get("License") or "").splitlines()]
     first = next((line for line in lines if re.search(r"\w", line)), "")
     return Package(
@@ -98,7 +106,11 @@ def closure(
             done.add((name, extra))
             package = found.setdefault(name, find(name))
             inner = map(Requirement, package.requires if package else ())
-            waiting += [r for r in inner if r.marker is None or r.marker.evaluate({"extra": extra})]
+            waiting += [
+                r
+                for r in inner
+                if r.marker is None or r.marker.evaluate({"extra": extra})
+            ]
     return found
 
 
@@ -106,13 +118,17 @@ def read_pyproject(path: Path) -> tuple[list[str], dict[str, list[str]]]:
     """What every user installs, and what comes with each extra for users."""
     project = tomllib.loads(path.read_text("utf-8"))["project"]
     extras: Mapping[str, list[str]] = project["optional-dependencies"]
-    return project["dependencies"], {e: r for e, r in extras.items() if e not in DEVELOPERS}
+    return project["dependencies"], {
+        e: r for e, r in extras.items() if e not in DEVELOPERS
+    }
 
 
 def main(path: Path, find: Callable[[str], Package | None] = read_package) -> int:
     """Print what was found; 1 if there is a problem."""
     base, extras = read_pyproject(path)
-    here = [r for r in map(Requirement, base) if r.marker is None or r.marker.evaluate()]
+    here = [
+        r for r in map(Requirement, base) if r.marker is None or r.marker.evaluate()
+    ]
     always = closure(map(str, here), find)
     problems = []
     for title, found in [("every user", always)] + [
@@ -122,7 +138,9 @@ def main(path: Path, find: Callable[[str], Package | None] = read_package) -> in
         kinds = defaultdict(list)
         for name, package in sorted(found.items()):
             kinds[package.licence if package else "not installed here"].append(name)
-            problem = package.problem if package else "is not installed here: run `make lint`"
+            problem = (
+                package.problem if package else "is not installed here: run `make lint`"
+            )
             problems += [f"{name} ({title}) {problem}"] if problem else []
         print(f"licences, {title}: {sum(map(len, kinds.values()))} packages")
         for kind, names in sorted(kinds.items()):

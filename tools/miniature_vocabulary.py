@@ -27,7 +27,8 @@ def templates(task: MiniatureTask) -> list[str]:
     """Sentences with the two slots to train on, the task's own among them."""
     if "{sensitive} {target}" in task.template:  # an adjective before a noun
         frames = [
-            f"{{opening}} of a {{{{sensitive}}}} {{{{target}}}}{tail}{{end}}" for tail in _TAILS
+            f"{{opening}} of a {{{{sensitive}}}} {{{{target}}}}{tail}{{end}}"
+            for tail in _TAILS
         ]
     else:
         frames = ["{opening} {{target}} {{sensitive}}{end}"]
@@ -43,7 +44,9 @@ def words(tasks: list[MiniatureTask]) -> list[str]:
     texts = [text for task in tasks for text in templates(task)]
     for task in tasks:
         texts += task.targets.values()
-        texts += [phrase for names in task.sensitive.values() for phrase in names.values()]
+        texts += [
+            phrase for names in task.sensitive.values() for phrase in names.values()
+        ]
     cleaned = re.sub(r"\{\w+\}", " ", " ".join(texts)).lower()
     return sorted(set(re.findall(r"[a-z]+|[^\sa-z]", cleaned)))
 
@@ -80,9 +83,15 @@ def save_tokenizer(made: Any, folder: Path) -> None:
     """Write it in the files of today's and of older transformers."""
     made.save_pretrained(folder)
     model = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]
-    (folder / "vocab.json").write_text(json.dumps(model["vocab"], ensure_ascii=False), "utf-8")
-    lines = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *lines, ""]), "utf-8")
+    (folder / "vocab.json").write_text(
+        json.dumps(model["vocab"], ensure_ascii=False), "utf-8"
+    )
+    lines = [
+        pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]
+    ]
+    (folder / "merges.txt").write_text(
+        "\n".join(["#version: 0.2", *lines, ""]), "utf-8"
+    )
 
 
 def _apply(merges: list[tuple[str, str]], pieces: list[str]) -> list[str]:
@@ -108,4 +117,6 @@ def _byte_letters() -> list[str]:
     """A visible letter for each byte, as GPT-2 and CLIP spell bytes."""
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in visible]
-    return [chr(b) for b in visible] + [chr(256 + place) for place in range(len(hidden))]
+    return [chr(b) for b in visible] + [
+        chr(256 + place) for place in range(len(hidden))
+    ]

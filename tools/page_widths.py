@@ -50,7 +50,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address of a folder on this machine."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Quiet, directory=str(folder))
+    )
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -73,7 +75,10 @@ def look(site: Path, shots: Path | None = None) -> list[str]:
                 found += [f"{page} at {width} pixels: {what}" for what in wrong]
                 if shots is not None:
                     shots.mkdir(parents=True, exist_ok=True)
-                    name = page.removesuffix("index.html").strip("/").replace("/", "-") or "index"
+                    name = (
+                        page.removesuffix("index.html").strip("/").replace("/", "-")
+                        or "index"
+                    )
                     driver.save_screenshot(str(shots / f"{name}-{width}.png"))
     return found
 
@@ -104,7 +109,9 @@ def main() -> None:
         print(f"widths of pages: not checked, for {why}")
         return
     found = look(options.site, options.shots)
-    print("\n".join(found) or f"every page fits {' and '.join(map(str, WIDTHS))} pixels")
+    print(
+        "\n".join(found) or f"every page fits {' and '.join(map(str, WIDTHS))} pixels"
+    )
     sys.exit(bool(found))
 
 

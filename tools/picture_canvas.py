@@ -30,7 +30,9 @@ class Canvas:
         ]
         self.rect(0, 0, width, height, fill=PAPER)
 
-    def rect(self, x: float, y: float, width: float, height: float, **style: object) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, **style: object
+    ) -> None:
         """A box; `rx` makes it round."""
         self._add("rect", x=x, y=y, width=width, height=height, **style)
 
@@ -51,7 +53,9 @@ class Canvas:
         style = {"fill": INK, **style}
         if "anchor" in style:
             style["text_anchor"] = style.pop("anchor")
-        self._parts.append(f"<text{_attributes(x=x, y=y, **style)}>{escape(text)}</text>")
+        self._parts.append(
+            f"<text{_attributes(x=x, y=y, **style)}>{escape(text)}</text>"
+        )
 
     def arrow(self, x1: float, x2: float, y: float) -> None:
         """To the right."""
@@ -60,7 +64,9 @@ class Canvas:
 
     def pixels(self, x: float, y: float, side: float, picture: Image.Image) -> None:
         """A small picture as boxes: an image inside an SVG is not shown everywhere."""
-        reduced = picture.convert("RGB").quantize(24, dither=Image.Dither.NONE).convert("RGB")
+        reduced = (
+            picture.convert("RGB").quantize(24, dither=Image.Dither.NONE).convert("RGB")
+        )
         n, step = reduced.width, side / reduced.width
         runs: dict[tuple[int, ...], list[str]] = {}
         for row in range(reduced.height):
@@ -68,7 +74,9 @@ class Canvas:
             for colour, same in groupby(reduced.getpixel((k, row)) for k in range(n)):
                 length = len(list(same))
                 assert isinstance(colour, tuple)
-                runs.setdefault(colour, []).append(f"M{start} {row}h{length}v1h-{length}z")
+                runs.setdefault(colour, []).append(
+                    f"M{start} {row}h{length}v1h-{length}z"
+                )
                 start += length
         self._parts.append(
             f'<g transform="translate({x:g} {y:g}) scale({step:g})" shape-rendering="crispEdges">'

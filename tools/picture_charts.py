@@ -24,7 +24,9 @@ from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "benchmarks"))  # where the pictures of docs/effect.md are drawn
+sys.path.append(
+    str(ROOT / "benchmarks")
+)  # where the pictures of docs/effect.md are drawn
 
 _EFFECT = importlib.import_module("effect_charts")
 STYLE, draw = _EFFECT.STYLE, _EFFECT.draw
@@ -32,7 +34,11 @@ STYLE, draw = _EFFECT.STYLE, _EFFECT.draw
 OURS = ("association-correction", "logit-balance")
 PAPERS = ("zero-shot", "fair-tpt", "fair-tpt-mo", "fair-tpt+orthcali:lam=0", "orthcali",
           "orthcali:lam=0", "tpt", "zero")  # fmt: skip
-KINDS = {"ours": (TEAL, "D"), "in the paper": ("#3f51b5", "o"), "of others": ("#b35900", "s")}
+KINDS = {
+    "ours": (TEAL, "D"),
+    "in the paper": ("#3f51b5", "o"),
+    "of others": ("#b35900", "s"),
+}
 QUESTIONS = ("birds", "badges", "scenes-time", "scenes-season")
 
 
@@ -43,7 +49,9 @@ def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
         made = Figure(figsize=(width, height), layout="constrained")
         yield made
         made.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+    path.write_text(
+        "\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n"
+    )
 
 
 def effect(folder: Path) -> None:
@@ -59,7 +67,9 @@ def soak(path: Path) -> None:
 
 @lru_cache
 def _effect() -> dict[str, Any]:
-    parts: dict[str, Any] = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]
+    parts: dict[str, Any] = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))[
+        "parts"
+    ]
     return parts
 
 
@@ -88,7 +98,9 @@ def groups(path: Path) -> None:
     """`Audit.plot` before and after."""
     audit = badges_audit()
     with figure(path, 6.6, 5.6) as made:
-        for axes, run in zip(made.subplots(2, 1, sharex=True), audit.runs[::2], strict=True):
+        for axes, run in zip(
+            made.subplots(2, 1, sharex=True), audit.runs[::2], strict=True
+        ):
             audit.plot(run, axes)
             axes.set_xlim(0, 100)
             axes.grid(axis="y", visible=False)
@@ -129,8 +141,12 @@ def harm(path: Path) -> None:
                 y, colour = row + 0.26 * (k - 0.5), (MUTED, TEAL)[k]
                 axes.plot(ends, [y, y], color=colour, linewidth=1.6)
                 label = name if row == 0 else None
-                axes.plot(100 * (found.value or 0), y, "os"[k], color=colour, label=label)
-        axes.axvline(100 / 3, color=LINE, linestyle="--", label="as many stars as there are")
+                axes.plot(
+                    100 * (found.value or 0), y, "os"[k], color=colour, label=label
+                )
+        axes.axvline(
+            100 / 3, color=LINE, linestyle="--", label="as many stars as there are"
+        )
         axes.set_yticks(range(3), ["red", "green", "blue"])
         axes.set_ylim(2.6, -0.6)
         axes.set_xlim(20, 60)
@@ -146,25 +162,41 @@ def _mean(method: str, metric: str) -> float | None:
 
 
 def _kind(method: str) -> str:
-    return "ours" if method in OURS else "in the paper" if method in PAPERS else "of others"
+    return (
+        "ours"
+        if method in OURS
+        else "in the paper"
+        if method in PAPERS
+        else "of others"
+    )
 
 
 def choose(path: Path) -> None:
     """What a method costs against what it does to the gap."""
     costs = _effect()["cost"]["ViT-B/32"]["times_plain"]
     points = {m: (costs[m][0], _mean(m, "eod")) for m in costs}
-    shown = sorted(((y, x, m) for m, (x, y) in points.items() if y is not None), reverse=True)
+    shown = sorted(
+        ((y, x, m) for m, (x, y) in points.items() if y is not None), reverse=True
+    )
     with figure(path, 6.4, 3.8) as made:
         axes = made.add_subplot()
         axes.axhline(0, color=INK, linewidth=1)
         axes.set_xscale("log")
-        lowest = {True: 9.0, False: 9.0}  # label so far, of the cheap and of the dear ones
+        lowest = {
+            True: 9.0,
+            False: 9.0,
+        }  # label so far, of the cheap and of the dear ones
         for y, x, method in shown:
             colour, shape = KINDS[_kind(method)]
             axes.plot(x, y, shape, color=colour, markersize=6)
             at = lowest[x < 5] = min(y, lowest[x < 5] - 0.75)
             axes.text(
-                x * 1.13, at + 0.4 * (y == 0), method, fontsize=8.5, va="center", color=colour
+                x * 1.13,
+                at + 0.4 * (y == 0),
+                method,
+                fontsize=8.5,
+                va="center",
+                color=colour,
             )
         axes.set_xlim(0.7, 330)
         axes.set_xticks([1, 10, 40], ["1", "10", "40"])
@@ -176,10 +208,15 @@ def choose(path: Path) -> None:
 def field(path: Path) -> None:
     """The gap and accuracy of every method, the mean of the four attributes."""
     names = dict.fromkeys(key.partition("/")[2] for key in _effect()["methods"])
-    found = {m: {metric: _mean(m, metric) for metric in ("eod", "accuracy")} for m in names}
+    found = {
+        m: {metric: _mean(m, metric) for metric in ("eod", "accuracy")} for m in names
+    }
     shown = sorted((m for m, of in found.items() if None not in of.values()),
                    key=lambda m: found[m]["eod"] or 0.0)  # fmt: skip
-    titles = {"eod": "mean change of EOD, points", "accuracy": "mean change of accuracy, points"}
+    titles = {
+        "eod": "mean change of EOD, points",
+        "accuracy": "mean change of accuracy, points",
+    }
     with figure(path, 6.8, 1.1 + 0.24 * len(shown)) as made:
         every = made.subplots(1, 2, sharey=True)
         for axes, (metric, title) in zip(every, titles.items(), strict=True):
@@ -191,7 +228,9 @@ def field(path: Path) -> None:
             axes.set_xlabel(title)
         axes.set_yticks(range(len(shown)), shown, fontsize=8.5)
         axes.invert_yaxis()
-        made.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        made.legend(
+            *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3
+        )
 
 
 def speed(path: Path) -> None:
@@ -206,7 +245,9 @@ def speed(path: Path) -> None:
                 y, colour = row + 0.24 * (k - 0.5), (MUTED, TEAL)[k % 2]
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.6)
                 label = model if row == 0 else None
-                axes.plot(middle, y, "os"[k % 2], color=colour, markersize=4.5, label=label)
+                axes.plot(
+                    middle, y, "os"[k % 2], color=colour, markersize=4.5, label=label
+                )
         axes.set_xscale("log")
         axes.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
         axes.minorticks_off()
@@ -219,10 +260,15 @@ def speed(path: Path) -> None:
 def page_table(page: str, first: str) -> list[list[str]]:
     """Rows of the table of a page whose heading begins with this cell, with the heading."""
     text = (ROOT / page).read_text("utf-8")
-    found = re.search(rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL
+    )
     if found is None:
         raise SystemExit(f"{page} has no table that begins with {first!r} any more.")
-    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in found[0].splitlines()]
+    rows = [
+        [cell.strip(" *") for cell in line.split("|")[1:-1]]
+        for line in found[0].splitlines()
+    ]
     return [row for row in rows if not set("".join(row)) <= set("-: ")]
 
 
@@ -231,7 +277,10 @@ def claims(path: Path) -> None:
     head, *rows = page_table("benchmarks/results/claims.md", "task")
     tasks = list(dict.fromkeys(row[0] for row in rows))
     methods = list(dict.fromkeys(row[1] for row in rows))
-    shown = {"WGA": "accuracy of the worst group, %", "ASI": "indifference to the attribute, %"}
+    shown = {
+        "WGA": "accuracy of the worst group, %",
+        "ASI": "indifference to the attribute, %",
+    }
     with figure(path, 6.6, 3.4) as made:
         for axes, (metric, title) in zip(
             made.subplots(1, 2, sharey=True), shown.items(), strict=True
@@ -245,7 +294,9 @@ def claims(path: Path) -> None:
             axes.set_xlabel(title)
             axes.set_yticks(range(len(methods)), methods)
         axes.invert_yaxis()
-        made.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        made.legend(
+            *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3
+        )
 
 
 def scaling(path: Path) -> None:
@@ -260,18 +311,31 @@ def scaling(path: Path) -> None:
         elif at and re.match(r"[\d.]+", number):
             amount = float(re.match(r"[\d.]+", number)[0])  # type: ignore[index]
             bars[at].append((what.split(",")[0].split(" (")[0], amount))
-    colours = (TEAL, "#4db6ac", "#b2dfdb", "#b35900", "#e0a061", "#3f51b5", "#9fa8da", RED)
+    colours = (
+        TEAL,
+        "#4db6ac",
+        "#b2dfdb",
+        "#b35900",
+        "#e0a061",
+        "#3f51b5",
+        "#9fa8da",
+        RED,
+    )
     used = iter(colours)
     with figure(path, 6.4, 2.5) as made:
         axes = made.add_subplot()
         for row, parts in enumerate(bars.values()):
             left = 0.0
             for name, amount in parts:
-                axes.barh(row, amount, left=left, color=next(used), label=name, height=0.55)
+                axes.barh(
+                    row, amount, left=left, color=next(used), label=name, height=0.55
+                )
                 left += amount
             axes.text(left + 0.1, row, f"{left:.1f} ms", va="center")
         axes.set_yticks(range(2), bars)
         axes.invert_yaxis()
         axes.set_xlim(0, 10.5)
-        axes.set_xlabel("milliseconds of one picture (estimate, one A100, ViT-B/32, 64 views)")
+        axes.set_xlabel(
+            "milliseconds of one picture (estimate, one A100, ViT-B/32, 64 views)"
+        )
         made.legend(loc="outside lower center", ncols=2, fontsize=8)

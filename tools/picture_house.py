@@ -49,10 +49,14 @@ def architecture(path: Path) -> None:
             is_door = name.startswith("classifier")
             ink, fill = ("#ffffff", TEAL) if is_door else ("#004d40", PALE)
             canvas.rect(20, top, 470, 30, rx=5, fill=fill, stroke=TEAL)
-            canvas.text(32, top + 20, name.replace(" | ", " · "), fill=ink, font_weight=600)
+            canvas.text(
+                32, top + 20, name.replace(" | ", " · "), fill=ink, font_weight=600
+            )
             canvas.text(478, top + 20, purpose, anchor="end", fill=ink, font_size=13)
             if name in PATH:
-                canvas.line(490, top + 15, 516, top + 15, stroke=TEAL, stroke_dasharray="4 3")
+                canvas.line(
+                    490, top + 15, 516, top + 15, stroke=TEAL, stroke_dasharray="4 3"
+                )
                 canvas.dot(516, top + 15, 4, fill=TEAL)
                 canvas.text(530, top + 20, PATH[name])
             top += 38
@@ -69,9 +73,16 @@ def parts(path: Path) -> None:
         ("Direction", "several gradients", "become one"),
         ("RatePolicy", "how far to step"),
     ]
-    canvas = Canvas(720, 236, "An adapter is made of views, a loss, a direction and a rate policy")
+    canvas = Canvas(
+        720, 236, "An adapter is made of views, a loss, a direction and a rate policy"
+    )
     canvas.rect(10, 10, 700, 180, rx=8, fill="#ffffff", stroke=LINE, stroke_width=2)
-    canvas.text(26, 38, "Adapter: a method. Prompt tuning is made of these parts:", font_weight=600)
+    canvas.text(
+        26,
+        38,
+        "Adapter: a method. Prompt tuning is made of these parts:",
+        font_weight=600,
+    )
     for k, (name, *lines) in enumerate(boxes):
         left = 26 + 136 * k
         canvas.rect(left, 56, 124, 118, rx=6, fill=PALE, stroke=TEAL)

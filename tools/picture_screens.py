@@ -65,7 +65,9 @@ def terminal(path: Path, shown: str, output: str, columns: int = 104) -> None:
     console.print(Text.from_ansi(output.rstrip()))
     svg = console.export_svg(title="fair-tta", theme=_THEME, unique_id=path.stem)
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
-    svg = svg.replace("Fira Code, monospace", "ui-monospace, Menlo, DejaVu Sans Mono, monospace")
+    svg = svg.replace(
+        "Fira Code, monospace", "ui-monospace, Menlo, DejaVu Sans Mono, monospace"
+    )
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = "\n".join(line.rstrip() for line in svg.splitlines() if line.strip())
     path.write_text(svg + "\n", "utf-8")

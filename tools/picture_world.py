@@ -46,7 +46,9 @@ def what_it_does(path: Path, effect: Path) -> None:
     names = {"birds": "birds", "badges": "badges", "scenes-both": "scenes"}
     gaps = {name: found[key]["gap"]["logit-balance"] for key, name in names.items()}
     n = found["birds"]["n"]
-    figures = ", ".join(f"{k} from {g['before']:.1f} to {g['after']:.1f}" for k, g in gaps.items())
+    figures = ", ".join(
+        f"{k} from {g['before']:.1f} to {g['after']:.1f}" for k, g in gaps.items()
+    )
     title = (
         "A drawn land bird on water. The model's own answer is water bird, with LogitBalance it "
         f"is land bird. On {n:,} images of each task the typical gap between two groups falls: "
@@ -65,9 +67,13 @@ def what_it_does(path: Path, effect: Path) -> None:
     for k, (name, gap) in enumerate(gaps.items()):
         top = 318 + 58 * k
         canvas.text(20, top + 29, name)
-        for row, (value, colour) in enumerate(((gap["before"], _GREY), (gap["after"], TEAL))):
+        for row, (value, colour) in enumerate(
+            ((gap["before"], _GREY), (gap["after"], TEAL))
+        ):
             canvas.rect(90, top + 24 * row, 6.6 * value, 20, fill=colour, rx=3)
-            canvas.text(98 + 6.6 * value, top + 15 + 24 * row, f"{value:.1f}", font_weight=600)
+            canvas.text(
+                98 + 6.6 * value, top + 15 + 24 * row, f"{value:.1f}", font_weight=600
+            )
         canvas.text(390, top + 28, _signed(gap))
     canvas.text(20, 506, "grey: the model's own; green: LogitBalance; right: change, 95 % CI",
                 fill=MUTED)  # fmt: skip
@@ -83,7 +89,12 @@ def _signed(figure: dict[str, float]) -> str:
 
 
 def _answer(
-    canvas: Canvas, x: float, y: float, title: str, shares: dict[str, float], leading: str
+    canvas: Canvas,
+    x: float,
+    y: float,
+    title: str,
+    shares: dict[str, float],
+    leading: str,
 ) -> None:
     canvas.text(x, y + 16, title, fill=MUTED)
     best = max(shares, key=shares.__getitem__)
@@ -123,10 +134,14 @@ def world(path: Path) -> None:
 def _block(task: MiniatureTask, each: int = 2) -> Image.Image:
     """Targets down, values across."""
     side, edge, head, names = 64, 4, 46, 100
-    values = [group[1:] for group in task.groups if group[0] == next(iter(task.targets))]
+    values = [
+        group[1:] for group in task.groups if group[0] == next(iter(task.targets))
+    ]
     column = each * (side + edge) + 14
     sheet = Image.new(
-        "RGB", (names + column * len(values), head + 8 + (side + edge) * len(task.targets)), "white"
+        "RGB",
+        (names + column * len(values), head + 8 + (side + edge) * len(task.targets)),
+        "white",
     )
     pen, font, bold = ImageDraw.Draw(sheet), _font(16), _font(18)
     pen.text((2, 0), task.name, fill=INK, font=bold)
@@ -136,7 +151,10 @@ def _block(task: MiniatureTask, each: int = 2) -> Image.Image:
             pen.text((2, head + 26 + (side + edge) * r), target, fill=MUTED, font=font)
             drawn = task.draw(each, seed=1, mix={(target, *group): 1.0})
             for i, picture in enumerate(drawn):
-                at = (names + column * k + (side + edge) * i, head + 4 + (side + edge) * r)
+                at = (
+                    names + column * k + (side + edge) * i,
+                    head + 4 + (side + edge) * r,
+                )
                 sheet.paste(picture.image, at)
     return sheet
 
@@ -166,7 +184,9 @@ def renderers(path: Path) -> None:
     save_png(sheet, path, 64)
 
 
-def _views(image: Image.Image, n: int, *, as_tensors: bool = False) -> list[Image.Image]:
+def _views(
+    image: Image.Image, n: int, *, as_tensors: bool = False
+) -> list[Image.Image]:
     size, made = (96, 96), AugMix(n)
     recipes = made._draw(image, size, content_generator(image, seed=0))
     if as_tensors:
@@ -180,7 +200,9 @@ def _views(image: Image.Image, n: int, *, as_tensors: bool = False) -> list[Imag
 def _tiled(pictures: list[Image.Image], across: int, edge: int = 4) -> Image.Image:
     side = pictures[0].width + edge
     sheet = Image.new(
-        "RGB", (across * side - edge, -(-len(pictures) // across) * side - edge), "white"
+        "RGB",
+        (across * side - edge, -(-len(pictures) // across) * side - edge),
+        "white",
     )
     for k, picture in enumerate(pictures):
         sheet.paste(picture, (k % across * side, k // across * side))

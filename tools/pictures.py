@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--only", nargs="+", choices=EVERY, default=EVERY, metavar="NAME",
                         help=", ".join(EVERY))  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="make none, look at what is there")
+    parser.add_argument(
+        "--check", action="store_true", help="make none, look at what is there"
+    )
     options = parser.parse_args(arguments)
     if not options.check:
         make(options.only)
@@ -59,7 +61,9 @@ def make(names: tuple[str, ...]) -> None:
         _sessions(names)
     if "app" in names:
         print("app", flush=True)
-        subprocess.run([sys.executable, str(Path(__file__).parent / "app_pictures.py")], check=True)
+        subprocess.run(
+            [sys.executable, str(Path(__file__).parent / "app_pictures.py")], check=True
+        )
 
 
 def _drawing(name: str) -> Callable[[], None]:
@@ -118,15 +122,23 @@ def problems(docs: Path) -> list[str]:
     found, shown = [], set()
     readme = docs.parent / "README.md"
     for page in [*sorted(docs.glob("*.md")), *([readme] if readme.exists() else [])]:
-        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(
+            r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+        )
         for alt, address in PICTURE.findall(text):
             path = page.parent / address
             shown.add(path.resolve())
             if not path.is_file():
                 found.append(f"{page.name}: there is no {address}")
             if len(alt.split()) < 3:
-                found.append(f"{page.name}: {address} should have alt text (got {alt!r})")
-    files = [p for p in sorted(docs.iterdir()) if p.suffix in (".svg", ".png", ".webp", ".jpg")]
+                found.append(
+                    f"{page.name}: {address} should have alt text (got {alt!r})"
+                )
+    files = [
+        p
+        for p in sorted(docs.iterdir())
+        if p.suffix in (".svg", ".png", ".webp", ".jpg")
+    ]
     for path in files:
         size = path.stat().st_size
         if path.resolve() not in shown:

@@ -24,11 +24,17 @@ def ask_github(name: str) -> dict[str, str]:
     """The commit of each tag of a repository."""
     address = f"https://github.com/{name}"
     asked = ["git", "ls-remote", "--tags", address]
-    lines = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        asked, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     pairs = [line.split("\trefs/tags/", 1) for line in lines]
     tags = {tag: commit for commit, tag in pairs}
     # of an annotated tag, "^{}" has the commit
-    return {tag: tags.get(tag + "^{}", commit) for tag, commit in tags.items() if "^" not in tag}
+    return {
+        tag: tags.get(tag + "^{}", commit)
+        for tag, commit in tags.items()
+        if "^" not in tag
+    }
 
 
 def pinned(text: str, tags_of: Callable[[str], dict[str, str]]) -> str:
@@ -37,13 +43,17 @@ def pinned(text: str, tags_of: Callable[[str], dict[str, str]]) -> str:
     def pin(found: re.Match[str]) -> str:
         tag = found["tag"] if PINNED.fullmatch(found["ref"]) else found["ref"]
         if not TAG.fullmatch(tag or ""):
-            sys.exit(f"error: {found[0]!r} names neither a version nor a commit and its version")
+            sys.exit(
+                f"error: {found[0]!r} names neither a version nor a commit and its version"
+            )
         tags = {other: commit for other, commit in tags_of(found["name"]).items()
                 if TAG.fullmatch(other) and _numbers(other)[0] == _numbers(tag)[0]}  # fmt: skip
         if not tags:
             sys.exit(f"error: {found['name']} has no tag like {tag}")
         newest = max(tags, key=lambda other: (_numbers(other), other))
-        return f"{found['head']}{found['name']}{found['path']}@{tags[newest]} # {newest}"
+        return (
+            f"{found['head']}{found['name']}{found['path']}@{tags[newest]} # {newest}"
+        )
 
     return USES.sub(pin, text)
 
@@ -54,13 +64,19 @@ def _numbers(tag: str) -> tuple[int, ...]:
 
 def unpinned(text: str) -> list[str]:
     """The actions of a workflow that are not a commit."""
-    return [found[0] for found in USES.finditer(text) if not PINNED.fullmatch(found["ref"])]
+    return [
+        found[0] for found in USES.finditer(text) if not PINNED.fullmatch(found["ref"])
+    ]
 
 
-def main(folder: Path = WORKFLOWS, tags_of: Callable[[str], dict[str, str]] = ask_github) -> int:
+def main(
+    folder: Path = WORKFLOWS, tags_of: Callable[[str], dict[str, str]] = ask_github
+) -> int:
     """Write all workflows again, or check them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing, ask nobody")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing, ask nobody"
+    )
     if parser.parse_args().check:
         workflows = [path.read_text("utf-8") for path in sorted(folder.glob("*.yml"))]
         loose = [action for text in workflows for action in unpinned(text)]

@@ -45,13 +45,20 @@ def measure(path: Path) -> collections.Counter[str]:
     """Count one file."""
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
-    counts: collections.Counter[str] = collections.Counter(files=1, lines=len(source.splitlines()))
+    counts: collections.Counter[str] = collections.Counter(
+        files=1, lines=len(source.splitlines())
+    )
     docstring_lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, WITH_DOCSTRING)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             expression = node.body[0]
             docstring_lines.update(
-                range(expression.lineno, (expression.end_lineno or expression.lineno) + 1)
+                range(
+                    expression.lineno, (expression.end_lineno or expression.lineno) + 1
+                )
             )
             first_words = (ast.get_docstring(node) or "").split()
             counts["docstrings"] += 1
@@ -124,7 +131,9 @@ def main() -> None:
     options = parser.parse_args()
     files = {path: measure(path) for path in sorted(options.folder.rglob("*.py"))}
     total: collections.Counter[str] = collections.Counter()
-    folders: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    folders: dict[str, collections.Counter[str]] = collections.defaultdict(
+        collections.Counter
+    )
     for path, counts in files.items():
         total.update(counts)
         folders[str(path.parent.relative_to(options.folder))].update(counts)
@@ -138,12 +147,18 @@ def main() -> None:
     print(row("total", total))
     print(ANCHORS)
     if options.worst:
-        by_density = sorted(files, key=lambda p: -files[p]["tokens"] / max(1, files[p]["code"]))[
-            : options.worst
-        ]
+        by_density = sorted(
+            files, key=lambda p: -files[p]["tokens"] / max(1, files[p]["code"])
+        )[: options.worst]
         by_vagueness = sorted(files, key=lambda p: -files[p]["vague"])[: options.worst]
-        print("densest:", ", ".join(str(p.relative_to(options.folder)) for p in by_density))
-        print("vaguest:", ", ".join(str(p.relative_to(options.folder)) for p in by_vagueness))
+        print(
+            "densest:",
+            ", ".join(str(p.relative_to(options.folder)) for p in by_density),
+        )
+        print(
+            "vaguest:",
+            ", ".join(str(p.relative_to(options.folder)) for p in by_vagueness),
+        )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,9 @@ def check_version(root: Path, version: str) -> None:
         r"^## \[(.+?)\]", (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
     )
     if next((h for h in headings if h != "Unreleased"), None) != version:
-        sys.exit(f"error: the newest version of CHANGELOG.md is not {version} (it has {headings})")
+        sys.exit(
+            f"error: the newest version of CHANGELOG.md is not {version} (it has {headings})"
+        )
 
 
 def check_wheel(wheel: Path) -> None:
@@ -47,11 +49,17 @@ def check_wheel(wheel: Path) -> None:
     size = wheel.stat().st_size
     with ZipFile(wheel) as packed:
         names = packed.namelist()
-    missing = [what for what in NEEDED if not any(n.startswith(f"fair_tta/{what}") for n in names)]
+    missing = [
+        what
+        for what in NEEDED
+        if not any(n.startswith(f"fair_tta/{what}") for n in names)
+    ]
     foreign = [n for n in names if not re.match(r"fair_tta(-[^/]+\.dist-info)?/", n)]
     print(f"{wheel.name}: {size / 1e6:.2f} MB, {len(names)} files")
     if size > LARGEST or missing or foreign:
-        sys.exit(f"error: {wheel.name} has {size} bytes, lacks {missing}, has {foreign} beside")
+        sys.exit(
+            f"error: {wheel.name} has {size} bytes, lacks {missing}, has {foreign} beside"
+        )
 
 
 def check_sbom(path: Path) -> None:
@@ -77,9 +85,18 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         home = Path(folder)
         own = home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-        run(home, [python, "-m", "uv", "venv", "--quiet", "--python", python, home / "env"])
-        run(home, [python, "-m", "uv", "pip", "install", "--quiet", "--python", own, wheel])
-        run(home, [python, "-m", "cyclonedx_py", "environment", own, "--output-file", SBOM])
+        run(
+            home,
+            [python, "-m", "uv", "venv", "--quiet", "--python", python, home / "env"],
+        )
+        run(
+            home,
+            [python, "-m", "uv", "pip", "install", "--quiet", "--python", own, wheel],
+        )
+        run(
+            home,
+            [python, "-m", "cyclonedx_py", "environment", own, "--output-file", SBOM],
+        )
         check_sbom(SBOM)
         absent = [f"--without={name}" for name in EXTRAS]
         run(home, [own, ROOT / "tools" / "smoke.py", *absent])

@@ -33,7 +33,9 @@ def import_all() -> int:
     """Import every module of the package; how many there are."""
     import fair_tta
 
-    found = [info.name for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")]
+    found = [
+        info.name for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")
+    ]
     for name in found:
         if not name.endswith("__main__"):
             importlib.import_module(name)
@@ -69,7 +71,9 @@ def run(*arguments: str) -> str:
         env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"},
     )
     if done.returncode:
-        sys.exit(f"error: fair-tta {arguments[0]} ended with {done.returncode}\n{done.stderr}")
+        sys.exit(
+            f"error: fair-tta {arguments[0]} ended with {done.returncode}\n{done.stderr}"
+        )
     print(f"fair-tta {arguments[0]}: {time.monotonic() - start:.0f} s")
     return done.stdout
 
@@ -86,12 +90,19 @@ def main(without: list[str]) -> None:
         rows = [json.loads(line) for line in said.splitlines()]
         if len(rows) != PICTURES or any(row["error"] for row in rows):
             sys.exit(f"error: predict answered {len(rows)} of {PICTURES} pictures")
-        seen, audited, demo = (str(home / name) for name in ("seen", "audit", "demo.html"))
+        seen, audited, demo = (
+            str(home / name) for name in ("seen", "audit", "demo.html")
+        )
         run("examine", pictures, *options, "--adapters", "fair-tpt", "--out", seen)
         columns = "--target-column bird --sensitive-column place".split()
         run("audit", "--images", pictures, *columns, *options, "--out", audited)
         run("demo", *"--seeds 1 --pictures 8 --one-view 8 --out".split(), demo)
-        for made in ("seen/examine.json", "audit/audit.json", "audit/report.html", "demo.html"):
+        for made in (
+            "seen/examine.json",
+            "audit/audit.json",
+            "audit/report.html",
+            "demo.html",
+        ):
             if not (home / made).stat().st_size:
                 sys.exit(f"error: {made} is empty")
     print("smoke: all there")

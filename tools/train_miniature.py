@@ -100,8 +100,12 @@ def build_model(vocabulary: int) -> Any:
         "num_hidden_layers": 4, "num_attention_heads": 2, "projection_dim": 64,
         "hidden_act": "gelu",
     }  # fmt: skip
-    model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=64))
-    for part in model.modules():  # transformers' own start is far too small for so small a model
+    model = CLIPModel(
+        CLIPConfig(text_config=text, vision_config=vision, projection_dim=64)
+    )
+    for part in (
+        model.modules()
+    ):  # transformers' own start is far too small for so small a model
         if isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=0.02)
         elif isinstance(part, nn.Linear):
@@ -119,23 +123,32 @@ class _Lesson:
 
     def prompts(self, slots: tuple[str, ...], template: str) -> list[str]:
         """The sentences of a prompt group, in the order of `answers`."""
-        names = [self.task.targets if s == "target" else self.task.sensitive[s] for s in slots]
+        names = [
+            self.task.targets if s == "target" else self.task.sensitive[s]
+            for s in slots
+        ]
         sentences = []
         for combination in itertools.product(*(n.values() for n in names)):
             filled = dict(zip(slots, combination, strict=True))
             target = filled.pop("target", "")
             text = template.format(target=target, sensitive=" ".join(filled.values()))
-            sentences.append(" ".join(text.replace(" .", ".").replace(" !", "!").split()))
+            sentences.append(
+                " ".join(text.replace(" .", ".").replace(" !", "!").split())
+            )
         return sentences
 
 
 def _lesson(task: MiniatureTask, recipe: TrainingRecipe, progress: Any) -> _Lesson:
     stream = task.stream(recipe.seed, split="train")
-    pictures = [next(stream) for _ in progress(range(recipe.pictures), f"drawing {task.name}")]
+    pictures = [
+        next(stream) for _ in progress(range(recipe.pictures), f"drawing {task.name}")
+    ]
     pixels = torch.from_numpy(np.stack([np.asarray(p.image) for p in pictures]))
     places = torch.tensor([list(task.targets).index(p.target) for p in pictures])
     sure = F.one_hot(places, len(task.targets)).float()
-    one = {"target": (1 - recipe.smoothing) * sure + recipe.smoothing / len(task.targets)}
+    one = {
+        "target": (1 - recipe.smoothing) * sure + recipe.smoothing / len(task.targets)
+    }
     for place, (attribute, names) in enumerate(task.sensitive.items()):
         shares = torch.zeros(len(pictures), len(names))
         for row, picture in zip(shares, pictures, strict=True):
@@ -156,7 +169,9 @@ def _lesson(task: MiniatureTask, recipe: TrainingRecipe, progress: Any) -> _Less
     return _Lesson(task, pixels.permute(0, 3, 1, 2).contiguous(), answers)
 
 
-def _crops(pixels: Tensor, recipe: TrainingRecipe, random: np.random.Generator) -> Tensor:
+def _crops(
+    pixels: Tensor, recipe: TrainingRecipe, random: np.random.Generator
+) -> Tensor:
     """Normalised pictures, all cropped and mirrored alike."""
     side = int(random.integers(int(recipe.smallest_crop * SIZE), SIZE + 1))
     top, left = random.integers(0, SIZE - side + 1, 2)
@@ -169,19 +184,31 @@ def _crops(pixels: Tensor, recipe: TrainingRecipe, random: np.random.Generator) 
 
 
 def _loss(
-    model: Any, words: Any, lesson: _Lesson, recipe: TrainingRecipe, random: np.random.Generator
+    model: Any,
+    words: Any,
+    lesson: _Lesson,
+    recipe: TrainingRecipe,
+    random: np.random.Generator,
 ) -> Tensor:
     """Cross-entropies within prompt groups, summed over groups, averaged over sentences.
 
     A contrastive loss over a batch full of equal captions does not learn; this does.
     """
-    rows = torch.from_numpy(random.choice(len(lesson.pixels), recipe.batch, replace=False))
-    images = model.get_image_features(pixel_values=_crops(lesson.pixels[rows], recipe, random))
+    rows = torch.from_numpy(
+        random.choice(len(lesson.pixels), recipe.batch, replace=False)
+    )
+    images = model.get_image_features(
+        pixel_values=_crops(lesson.pixels[rows], recipe, random)
+    )
     images = F.normalize(_tensor(images), dim=-1)
     known = templates(lesson.task)
     chosen = [lesson.task.template, *random.choice(known, recipe.sentences - 1)]
-    prompts = [lesson.prompts(slots, str(t)) for t in chosen for slots in lesson.answers]
-    tokens = words([p for group in prompts for p in group], padding=True, return_tensors="pt")
+    prompts = [
+        lesson.prompts(slots, str(t)) for t in chosen for slots in lesson.answers
+    ]
+    tokens = words(
+        [p for group in prompts for p in group], padding=True, return_tensors="pt"
+    )
     texts = F.normalize(_tensor(model.get_text_features(**tokens)), dim=-1)
     total = torch.zeros(())
     parts = texts.split([len(group) for group in prompts])
@@ -197,7 +224,9 @@ def _tensor(features: Any) -> Tensor:
     return made
 
 
-def train(out: Path, recipe: TrainingRecipe, progress: Any = lambda work, title: work) -> None:
+def train(
+    out: Path, recipe: TrainingRecipe, progress: Any = lambda work, title: work
+) -> None:
     """Train and write a transformers directory; go on from `out`'s checkpoint if there is one.
 
     Args:
@@ -221,7 +250,9 @@ def train(out: Path, recipe: TrainingRecipe, progress: Any = lambda work, title:
         [{"params": others}, {"params": embeddings}], weight_decay=recipe.weight_decay
     )
     rate = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, [recipe.rate, recipe.embedding_rate * recipe.rate], total_steps=recipe.steps
+        optimiser,
+        [recipe.rate, recipe.embedding_rate * recipe.rate],
+        total_steps=recipe.steps,
     )
     done = 0
     if checkpoint.exists():
@@ -237,7 +268,9 @@ def train(out: Path, recipe: TrainingRecipe, progress: Any = lambda work, title:
         rate.load_state_dict(saved["rate"])
     lessons = [_lesson(task, recipe, progress) for task in tasks]
     for step in progress(range(done, recipe.steps), "training"):
-        random = np.random.default_rng([recipe.seed, step])  # so a resumed run does the same
+        random = np.random.default_rng(
+            [recipe.seed, step]
+        )  # so a resumed run does the same
         optimiser.zero_grad()
         for lesson in lessons:
             _loss(model, words, lesson, recipe, random).backward()
@@ -266,15 +299,25 @@ def _save(model: Any, words: Any, recipe: TrainingRecipe, out: Path) -> None:
     CLIPProcessor(pixels, words).save_pretrained(out)
     pixels.save_pretrained(out)
     save_tokenizer(words, out)
-    (out / "recipe.json").write_text(json.dumps(asdict(recipe), indent=2) + "\n", "utf-8")
-    (out / "README.md").write_text(_CARD.format(weights=model.num_parameters()), "utf-8")
+    (out / "recipe.json").write_text(
+        json.dumps(asdict(recipe), indent=2) + "\n", "utf-8"
+    )
+    (out / "README.md").write_text(
+        _CARD.format(weights=model.num_parameters()), "utf-8"
+    )
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder to write the model to.")] = Path("miniature"),
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.")] = Path(
+        "miniature"
+    ),
     seed: Annotated[int, typer.Option(help="Of weights, order and pictures.")] = 0,
-    steps: Annotated[int, typer.Option(help="Of the optimiser.")] = TrainingRecipe.steps,
-    pictures: Annotated[int, typer.Option(help="For each task.")] = TrainingRecipe.pictures,
+    steps: Annotated[
+        int, typer.Option(help="Of the optimiser.")
+    ] = TrainingRecipe.steps,
+    pictures: Annotated[
+        int, typer.Option(help="For each task.")
+    ] = TrainingRecipe.pictures,
 ) -> None:
     """Train the miniature model from scratch, or go on where the same command stopped."""
     from rich.progress import track

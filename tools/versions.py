@@ -28,12 +28,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_COPIED = (".git", ".venv", ".hard", ".*_cache", ".hypothesis", "site", "dist", "__pycache__")
+NOT_COPIED = (
+    ".git",
+    ".venv",
+    ".hard",
+    ".*_cache",
+    ".hypothesis",
+    "site",
+    "dist",
+    "__pycache__",
+)
 # Of extras, not of what torch and transformers bring themselves (tqdm).
 EXTRAS = ("pandas", "pyarrow", "fairlearn", "sklearn", "gradio", "hypothesis", "pytest")
 # Old versions next to new ones of what they need warn that this will end one day. The app needs a
 # newer transformers than the rest (pyproject.toml).
-OLD = ("-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning", "--ignore=tests/lab/app")
+OLD = (
+    "-W",
+    "ignore::DeprecationWarning",
+    "-W",
+    "ignore::FutureWarning",
+    "--ignore=tests/lab/app",
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,10 @@ class Form:
 
 FORMS = {
     "lowest": Form(
-        extra="[test-core]", resolution="lowest-direct", also=("torch==2.10.0",), pytest=OLD
+        extra="[test-core]",
+        resolution="lowest-direct",
+        also=("torch==2.10.0",),
+        pytest=OLD,
     ),
     "newest": Form(),
     "wheel": Form("wheel"),
@@ -65,14 +83,19 @@ FORMS = {
     "base": Form("wheel", extra="", pytest=None),
 }
 FOR_USERS = ("plot", "fairlearn", "tables", "app")
-ACCEPTED = ("CVE-2025-53644",)  # OpenCV before 4.12 reads JPEG files unsafely; it reads none here
+ACCEPTED = (
+    "CVE-2025-53644",
+)  # OpenCV before 4.12 reads JPEG files unsafely; it reads none here
 
 
 def commands(
     form: Form, home: Path, python: str, more: list[str]
 ) -> list[tuple[Path, list[str | Path]]]:
     """What to run after the package was built, and where."""
-    tree, own = home / "tree", home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    tree, own = (
+        home / "tree",
+        home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python",
+    )
     uv = [sys.executable, "-m", "uv"]
     package = f"{next((home / 'dist').glob('*.whl'))}" if form.built else "."
     editable, wanted = [] if form.built else ["--editable"], package + form.extra
@@ -83,10 +106,25 @@ def commands(
     check = f"import fair_tta; assert {place!r} in fair_tta.__file__, fair_tta.__file__"
     return [
         (tree, [*uv, "venv", "--quiet", "--python", python, home / "env"]),
-        (tree, [*uv, "pip", "install", "--quiet", *versions, *form.also, *editable, wanted]),
+        (
+            tree,
+            [
+                *uv,
+                "pip",
+                "install",
+                "--quiet",
+                *versions,
+                *form.also,
+                *editable,
+                wanted,
+            ],
+        ),
         (tree, [*uv, "pip", "list", "--python", own]),
         (tree, [own, "-c", check]),
-        (home if form.pytest is None else tree, [own, *(smoke if form.pytest is None else tests)]),
+        (
+            home if form.pytest is None else tree,
+            [own, *(smoke if form.pytest is None else tests)],
+        ),
     ]
 
 
@@ -97,11 +135,36 @@ def audits(home: Path, python: str) -> list[tuple[Path, list[str | Path]]]:
     found: list[tuple[Path, list[str | Path]]] = []
     for resolution in ("lowest-direct", "highest"):
         listed = home / f"{resolution}.txt"
-        compiled = ["pyproject.toml", *extras, "--python", python, "--output-file", str(listed)]
-        checked = ["--no-deps", "--disable-pip", *accepted, "--requirement", str(listed)]
-        uv = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--resolution", resolution]
+        compiled = [
+            "pyproject.toml",
+            *extras,
+            "--python",
+            python,
+            "--output-file",
+            str(listed),
+        ]
+        checked = [
+            "--no-deps",
+            "--disable-pip",
+            *accepted,
+            "--requirement",
+            str(listed),
+        ]
+        uv = [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--resolution",
+            resolution,
+        ]
         where = home / "tree"
-        found += [(where, [*uv, *compiled]), (where, [sys.executable, "-m", "pip_audit", *checked])]
+        found += [
+            (where, [*uv, *compiled]),
+            (where, [sys.executable, "-m", "pip_audit", *checked]),
+        ]
     return found
 
 
@@ -110,7 +173,9 @@ def build(form: Form, home: Path) -> None:
     if not form.built:
         return
     tree, dist = home / "tree", home / "dist"
-    kinds = ["--wheel"] if form.built == "wheel" else []  # without a kind: sdist, wheel from it
+    kinds = (
+        ["--wheel"] if form.built == "wheel" else []
+    )  # without a kind: sdist, wheel from it
     run(tree, [sys.executable, "-m", "build", "--outdir", dist, *kinds])
     if form.built == "sdist":
         (archive,) = dist.glob("*.tar.gz")
@@ -151,7 +216,9 @@ def main() -> None:
         else:
             build(FORMS[given.form], home)
             planned = commands(FORMS[given.form], home, given.python, more)
-        failed = [run(where, command, given.form != "audit") for where, command in planned]
+        failed = [
+            run(where, command, given.form != "audit") for where, command in planned
+        ]
     if any(failed):
         sys.exit(1)
     print(f"{given.form}: passed in {time.monotonic() - start:.0f} s")

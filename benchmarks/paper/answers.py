@@ -143,7 +143,10 @@ class AnswerFile:
                     row = json.loads(line)
                 except ValueError:
                     break  # the run was killed while it wrote this line
-                prediction = {**row["prediction"], "warnings": tuple(row["prediction"]["warnings"])}
+                prediction = {
+                    **row["prediction"],
+                    "warnings": tuple(row["prediction"]["warnings"]),
+                }
                 key = row["seed"], row["digest"]
                 self.predictions[key] = Prediction(**prediction), row["seconds"]
                 whole += len(line)
@@ -153,7 +156,10 @@ class AnswerFile:
         """Write further answers."""
         lines = []
         for answer in answers:
-            self.predictions[answer.seed, answer.digest] = answer.prediction, answer.seconds
+            self.predictions[answer.seed, answer.digest] = (
+                answer.prediction,
+                answer.seconds,
+            )
             row = {
                 "image": answer.record.key,
                 "truth": answer.record.target,
@@ -241,7 +247,11 @@ class TaskWork:
         rows.mkdir(parents=True, exist_ok=True)
         reference = [record.key for record in part.reference]
         for setting, adapter in zip(table.settings, adapters, strict=True):
-            facts = {**options.facts(), **part.task.arguments(), "method": repr(setting.adapter)}
+            facts = {
+                **options.facts(),
+                **part.task.arguments(),
+                "method": repr(setting.adapter),
+            }
             if adapter is not setting.adapter:
                 facts["reference"] = reference
             if table.timed:
@@ -258,20 +268,28 @@ class TaskWork:
 
     def answer(self, records: Sequence[Record], seed: int) -> None:
         """Answer images with each setting that has not answered all of them."""
-        images = [image for record in records if (image := self._read(record, seed)) is not None]
+        images = [
+            image
+            for record in records
+            if (image := self._read(record, seed)) is not None
+        ]
         for classifier, file, answers in zip(
             self.classifiers, self.files, self.by_setting, strict=True
         ):
             missing = [image for image in images if image.key not in file.predictions]
             if missing:
-                predictions, seconds = self._predict(with_seed(classifier, seed), missing)
+                predictions, seconds = self._predict(
+                    with_seed(classifier, seed), missing
+                )
                 file.add(
                     Answer(image.record, seed, image.digest, prediction, seconds)
                     for image, prediction in zip(missing, predictions, strict=True)
                 )
             for image in images:
                 prediction, seconds = file.predictions[image.key]
-                answers.append(Answer(image.record, seed, image.digest, prediction, seconds))
+                answers.append(
+                    Answer(image.record, seed, image.digest, prediction, seconds)
+                )
 
     def _read(self, record: Record, seed: int) -> TaskImage | None:
         """Return an image with its features, if they are needed, or None if it cannot be read."""
@@ -282,14 +300,18 @@ class TaskWork:
                 return image
             classifier = with_seed(self.classifiers[0], seed)
             if self.is_timed:
-                classifier.encode([content], with_views=False)  # raises if it is no image
+                classifier.encode(
+                    [content], with_views=False
+                )  # raises if it is no image
                 return image
             return replace(image, features=self._features(classifier, image))
         except (OSError, ImageError) as error:
             self.unreadable[str(record.path)] = str(error)
             return None
 
-    def _features(self, classifier: FairTPTClassifier, image: TaskImage) -> torch.Tensor:
+    def _features(
+        self, classifier: FairTPTClassifier, image: TaskImage
+    ) -> torch.Tensor:
         kept = self.features.read(image.key)
         if kept is None:
             (features,) = classifier.encode([image.content])
@@ -304,13 +326,17 @@ class TaskWork:
         """Return the answers, and the seconds that each image took."""
         contents = [image.content for image in images]
         if self.is_timed and not self.has_warmed_up:
-            classifier.predict(contents)  # the first call of a process takes longer than others
+            classifier.predict(
+                contents
+            )  # the first call of a process takes longer than others
             self.has_warmed_up = True
         start = perf_counter()
         if self.is_timed or classifier.adapter.needs.pixels:
             predictions = classifier.predict(contents)
         else:
-            features = [image.features for image in images if image.features is not None]
+            features = [
+                image.features for image in images if image.features is not None
+            ]
             predictions = classifier.predict(Features(torch.stack(features)))
         return list(predictions), (perf_counter() - start) / len(images)
 
@@ -331,7 +357,9 @@ def fit_settings(
         raise SystemExit(
             f"{part.task}: no images are left for methods that are fitted; ask for fewer --images."
         )
-    features = classifier.encode([record.path for record in part.reference], with_views=False)
+    features = classifier.encode(
+        [record.path for record in part.reference], with_views=False
+    )
     sensitive: Mapping[str, list[str]] = {
         attribute: [record.sensitive[attribute] for record in part.reference]
         for attribute in part.task.sensitive

@@ -128,7 +128,10 @@ def audit_task(table: Table, answers: TaskAnswers) -> Audit:
                 sensitive,
                 name=setting.name,
                 targets=list(task.targets),
-                values={attribute: list(names) for attribute, names in task.sensitive.items()},
+                values={
+                    attribute: list(names)
+                    for attribute, names in task.sensitive.items()
+                },
                 scores=Scores.from_predictions(predictions),
                 harmful=dict(task.harmful) or None,
                 digests=[answer.digest for answer in first],
@@ -145,7 +148,9 @@ def first_answers(answers: Sequence[Answer]) -> list[Answer]:
     return [*by_key.values()]
 
 
-def sensitive_of(answers: Sequence[Answer], task: BenchmarkTask) -> dict[str, list[str]]:
+def sensitive_of(
+    answers: Sequence[Answer], task: BenchmarkTask
+) -> dict[str, list[str]]:
     """Return ``{attribute: values}`` of the images."""
     return {
         attribute: [answer.record.sensitive[attribute] for answer in answers]
@@ -194,16 +199,28 @@ def task_figures(table: Table, answers: TaskAnswers) -> TaskFigures:
             )
             figures.append(figure)
         if table.timed:
-            times = [np.mean([answer.seconds for answer in some]) for some in seeds.values()]
+            times = [
+                np.mean([answer.seconds for answer in some]) for some in seeds.values()
+            ]
             printed = _printed(table, setting, task, SECONDS)
             seconds = mean_and_error(times)
             figures.append(
-                Figure(setting, task, SECONDS, len(rows), len(times), *seconds, printed=printed)
+                Figure(
+                    setting,
+                    task,
+                    SECONDS,
+                    len(rows),
+                    len(times),
+                    *seconds,
+                    printed=printed,
+                )
             )
     return TaskFigures(figures, whole, by_seed)
 
 
-def _measure_answers(answers: Sequence[Answer], task: BenchmarkTask) -> dict[str, float]:
+def _measure_answers(
+    answers: Sequence[Answer], task: BenchmarkTask
+) -> dict[str, float]:
     truth = [answer.record.target for answer in answers]
     predictions = [answer.prediction for answer in answers]
     return measure([*task.targets], truth, sensitive_of(answers, task), predictions)
@@ -215,11 +232,19 @@ def average_figures(table: Table, tasks: Sequence[TaskFigures]) -> list[Figure]:
     for place, setting in enumerate(table.settings):
         seeds = [*zip(*(task.by_seed[place] for task in tasks), strict=True)]
         for metric in TITLES:
-            means = [np.mean([values[metric] for values in by_task]) for by_task in seeds]
+            means = [
+                np.mean([values[metric] for values in by_task]) for by_task in seeds
+            ]
             parts = []
             for task in tasks:
-                parts += [f for f in task.figures if (f.setting, f.metric) == (setting, metric)]
-            pooled = np.mean([part.pooled.value for part in parts if part.pooled is not None])
+                parts += [
+                    f
+                    for f in task.figures
+                    if (f.setting, f.metric) == (setting, metric)
+                ]
+            pooled = np.mean(
+                [part.pooled.value for part in parts if part.pooled is not None]
+            )
             figure = Figure(
                 setting,
                 None,
@@ -238,7 +263,9 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and its standard error, NaN for a single value."""
     if len(values) == 1:
         return float(values[0]), math.nan
-    return float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(len(values)))
+    return float(np.mean(values)), float(
+        np.std(values, ddof=1) / math.sqrt(len(values))
+    )
 
 
 def mark_of(metric: str, change: Interval | None) -> int:
@@ -256,10 +283,16 @@ def _in_audit(whole: Audit, name: str, metric: str) -> tuple[Interval, Interval 
     """
     document = whole.document
     (run,) = [run for run in document.runs if run.name == name]
-    against = [comparison for comparison in document.comparisons if comparison.run == name]
+    against = [
+        comparison for comparison in document.comparisons if comparison.run == name
+    ]
     if metric == INDIFFERENCE:
         pooled = _mean_over_attributes(run.sensitive_indifference)
-        change = _mean_over_attributes(against[0].sensitive_indifference) if against else None
+        change = (
+            _mean_over_attributes(against[0].sensitive_indifference)
+            if against
+            else None
+        )
         return pooled, change
     key = "average_target_confidence" if metric == CONFIDENCE else metric
     pooled = _in_percent(run.metrics.by_name()[key])
@@ -289,4 +322,6 @@ def _printed(
         column = AVERAGE, "", ""
     else:
         return None  # an average over other tasks
-    return printed_figures().get((table.name, setting.section, setting.row, *column, metric))
+    return printed_figures().get(
+        (table.name, setting.section, setting.row, *column, metric)
+    )

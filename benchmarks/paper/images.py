@@ -102,7 +102,9 @@ def _reference(
             dataset = reader(task)
         except DatasetError:
             continue  # a dataset without this split
-        others = tuple(record for record in dataset.records if record.path not in sampled)
+        others = tuple(
+            record for record in dataset.records if record.path not in sampled
+        )
         if others:
             return replace(dataset, records=others).sample(count).records
     return ()
@@ -118,10 +120,14 @@ def paper_readers(
         )
 
     def read(task: BenchmarkTask) -> Dataset:
-        return read_dataset(task, folder, split=split, young_below=young_below, old_from=old_from)
+        return read_dataset(
+            task, folder, split=split, young_below=young_below, old_from=old_from
+        )
 
     def read_training(task: BenchmarkTask) -> Dataset:
-        return read_dataset(task, folder, split="train", young_below=young_below, old_from=old_from)
+        return read_dataset(
+            task, folder, split="train", young_below=young_below, old_from=old_from
+        )
 
     return read, None if split in ("train", "all") else read_training
 
@@ -130,7 +136,9 @@ def miniature_table(table: Table) -> Table:
     """Return the same settings on the drawn tasks, to try a table without any dataset."""
     tasks = []
     for drawn in DRAWN_TASKS.values():
-        task = BenchmarkTask(MINIATURE, drawn.name, drawn.targets, drawn.sensitive, drawn.template)
+        task = BenchmarkTask(
+            MINIATURE, drawn.name, drawn.targets, drawn.sensitive, drawn.template
+        )
         if table.tasks[0].harmful:
             # No class of the drawn world harms anybody: the last one stands in.
             task = replace(task, harmful={"made-up": (list(drawn.targets)[-1],)})
@@ -138,7 +146,9 @@ def miniature_table(table: Table) -> Table:
     return replace(table, tasks=tuple(tasks))
 
 
-def miniature_readers(folder: Path, images: int, reference_images: int) -> tuple[Reader, Reader]:
+def miniature_readers(
+    folder: Path, images: int, reference_images: int
+) -> tuple[Reader, Reader]:
     """Return readers that draw so many images of a task into a folder, unless they are there."""
 
     def read(task: BenchmarkTask) -> Dataset:
@@ -168,5 +178,9 @@ def _drawn(
             csv.writer(file).writerows(rows)
         unfinished.replace(labels)
     return read_folder(
-        home, labels, target_column="target", sensitive_columns=[*task.sensitive], task=task
+        home,
+        labels,
+        target_column="target",
+        sensitive_columns=[*task.sensitive],
+        task=task,
     )

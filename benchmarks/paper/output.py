@@ -29,8 +29,8 @@ COLUMNS = (
     "suspect"
 ).split(",")
 
-HARM_COLUMNS = (
-    "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high".split(",")
+HARM_COLUMNS = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high".split(
+    ","
 )
 
 
@@ -124,10 +124,24 @@ def to_markdown(table: Table, figures: Sequence[Figure]) -> str:
         by_task.setdefault(_task_name(figure), []).append(figure)
     for name, some in by_task.items():
         parts += [f"## {name}", "", *_task_table(some), ""]
-    over_seeds = [_seeds_row(figure) for figure in figures if figure.printed is not None]
+    over_seeds = [
+        _seeds_row(figure) for figure in figures if figure.printed is not None
+    ]
     if over_seeds:
-        header = ["task", "setting", "metric", "mean over seeds", "paper", "ours minus paper"]
-        parts += ["## Means over seeds, beside the paper's", "", "With their standard errors.", ""]
+        header = [
+            "task",
+            "setting",
+            "metric",
+            "mean over seeds",
+            "paper",
+            "ours minus paper",
+        ]
+        parts += [
+            "## Means over seeds, beside the paper's",
+            "",
+            "With their standard errors.",
+            "",
+        ]
         parts += [*_markdown_table(header, over_seeds), ""]
     return "\n".join(parts)
 
@@ -175,7 +189,9 @@ def _seeds_row(figure: Figure) -> list[str]:
     return [_task_name(figure), name, title, mean, str(figure.printed), difference]
 
 
-def _markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+def _markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterable[str]:
     yield f"| {' | '.join(header)} |"
     yield "|---" * len(header) + "|"
     for row in rows:

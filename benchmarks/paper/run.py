@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this folder is the package `paper`
+sys.path.insert(
+    0, str(Path(__file__).resolve().parents[1])
+)  # this folder is the package `paper`
 
 from fair_tta import FairTTAError
 from paper.answers import Options, answer_tasks, replace_file
@@ -33,7 +35,10 @@ from paper.images import (
 from paper.output import harm_to_csv, to_csv, to_markdown
 from paper.tables import CLIP_BIAS, FIELD, TABLES, Table, find_table, only_datasets
 
-MODELS = {"ViT-B/32": "openai/clip-vit-base-patch32", "": "openai/clip-vit-base-patch16"}
+MODELS = {
+    "ViT-B/32": "openai/clip-vit-base-patch32",
+    "": "openai/clip-vit-base-patch16",
+}
 """By the paper's names; tables that are not in the paper have none."""
 
 LARGE = "openai/clip-vit-large-patch14"
@@ -77,7 +82,9 @@ def run_table(
     for answers in answer_tasks(table, parts, options, out, show_progress):
         if not all(answers.by_setting):
             path, reason = next(iter(answers.unreadable.items()))
-            raise SystemExit(f"{answers.task}: no image can be read ({path}: {reason}).")
+            raise SystemExit(
+                f"{answers.task}: no image can be read ({path}: {reason})."
+            )
         unreadable |= answers.unreadable
         tasks.append(task_figures(table, answers))
 
@@ -101,7 +108,9 @@ def say(text: str) -> None:
 def show_progress(done: int, total: int) -> None:
     """Print how many images are finished, on one line of a terminal."""
     if sys.stderr.isatty():
-        print(f"\r{done} of {total} images", end="\n" * (done == total), file=sys.stderr)
+        print(
+            f"\r{done} of {total} images", end="\n" * (done == total), file=sys.stderr
+        )
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -111,17 +120,29 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     known = ", ".join([*TABLES, FIELD, CLIP_BIAS])
     parser.add_argument("table", help=f"one of {known}")
-    parser.add_argument("--data", required=True, help="folder of the datasets, or 'miniature'")
-    parser.add_argument("--model", help="what FairTPTClassifier takes; the paper's if left out")
-    parser.add_argument("--dataset", action="append", default=[], help="may be repeated")
-    parser.add_argument("--images", type=int, default=1000, help="sampled for each seed")
+    parser.add_argument(
+        "--data", required=True, help="folder of the datasets, or 'miniature'"
+    )
+    parser.add_argument(
+        "--model", help="what FairTPTClassifier takes; the paper's if left out"
+    )
+    parser.add_argument(
+        "--dataset", action="append", default=[], help="may be repeated"
+    )
+    parser.add_argument(
+        "--images", type=int, default=1000, help="sampled for each seed"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--views", type=int, default=64)
-    parser.add_argument("--reference-images", type=int, default=1000, help="to fit methods on")
+    parser.add_argument(
+        "--reference-images", type=int, default=1000, help="to fit methods on"
+    )
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--split", choices=["train", "validation", "test", "all"])
     parser.add_argument("--young-below", type=int, default=40, help="in years")
-    parser.add_argument("--old-from", type=int, help="in years; --young-below if left out")
+    parser.add_argument(
+        "--old-from", type=int, help="in years; --young-below if left out"
+    )
     parser.add_argument("--device")
     parser.add_argument("--dtype")
     parser.add_argument("--out", type=Path, default=Path("paper-tables"))
@@ -137,7 +158,9 @@ def main(words: Sequence[str] | None = None) -> None:
         count = options.images * options.seeds
         readers = miniature_readers(drawn, count, options.reference_images)
     else:
-        readers = paper_readers(options.data, options.split, options.young_below, options.old_from)
+        readers = paper_readers(
+            options.data, options.split, options.young_below, options.old_from
+        )
     if options.dataset:
         table = only_datasets(table, options.dataset)
     model = options.model or MODELS.get(table.model, LARGE)

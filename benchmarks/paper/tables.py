@@ -107,7 +107,12 @@ _MAIN = (
 _WITH_PROJECTION = (
     *(_MAIN[0], _MAIN[3]),
     Setting("FairTPT", FairTPT(), "Our methods", "FairTPT"),
-    Setting("FairTPT >> OrthCali", FairTPT() >> OrthCali(0), "Our methods", "FairTPT+OrthCali"),
+    Setting(
+        "FairTPT >> OrthCali",
+        FairTPT() >> OrthCali(0),
+        "Our methods",
+        "FairTPT+OrthCali",
+    ),
 )
 _PLAIN = {s.name: replace(s, section="") for s in _MAIN}
 _BEFORE_AND_AFTER = (
@@ -131,18 +136,26 @@ _TPT_SCAN = tuple(
 
 
 def _zero_scan(section: str = "") -> Iterable[Setting]:
-    return [Setting(f"Zero rho={rho}", Zero(rho), section, rf"\rho={rho}") for rho in _RHOS]
+    return [
+        Setting(f"Zero rho={rho}", Zero(rho), section, rf"\rho={rho}") for rho in _RHOS
+    ]
 
 
 def _orthcali_scan(section: str = "") -> Iterable[Setting]:
     return [
-        Setting(f"OrthCali lam={lam}", OrthCali(float(lam)), section, rf"\lambda_orth={lam}")
+        Setting(
+            f"OrthCali lam={lam}", OrthCali(float(lam)), section, rf"\lambda_orth={lam}"
+        )
         for lam in (0, 1, 10, 1000, 100000)
     ]
 
 
 def _fair(
-    section: str, loss: str, rate: RatePolicy, lambdas: Iterable[float] = (), mo: bool = False
+    section: str,
+    loss: str,
+    rate: RatePolicy,
+    lambdas: Iterable[float] = (),
+    mo: bool = False,
 ) -> Iterable[Setting]:
     """A row for each lambda; of FairTPT (MO) for the usual ones."""
     method: type[FairTPT | FairTPTMO] = FairTPTMO if mo else FairTPT
@@ -219,7 +232,9 @@ def only_datasets(table: Table, names: Sequence[str]) -> Table:
         matching = [task for task in table.tasks if name.casefold() in _names_of(task)]
         if not matching:
             known = ", ".join(dict.fromkeys(task.dataset for task in table.tasks))
-            raise SystemExit(f"`--dataset` should be one of {known}, or a target (got {name!r}).")
+            raise SystemExit(
+                f"`--dataset` should be one of {known}, or a target (got {name!r})."
+            )
         kept += matching
     return replace(table, tasks=tuple(task for task in table.tasks if task in kept))
 
@@ -239,7 +254,11 @@ def every_method() -> tuple[Setting, ...]:
     that has no default.
     """
     settings = []
-    public = {name: getattr(home, name) for home in (fair_tta, methods) for name in home.__all__}
+    public = {
+        name: getattr(home, name)
+        for home in (fair_tta, methods)
+        for name in home.__all__
+    }
     for name, method in sorted(public.items()):
         if not (inspect.isclass(method) and issubclass(method, Adapter)):
             continue  # a loss, or what makes views
@@ -253,7 +272,9 @@ def every_method() -> tuple[Setting, ...]:
 
 def methods_without_labels() -> tuple[Setting, ...]:
     """Return the rows of methods that need no labels of a reference either."""
-    return tuple(setting for setting in every_method() if not _needs_labels(setting.adapter))
+    return tuple(
+        setting for setting in every_method() if not _needs_labels(setting.adapter)
+    )
 
 
 def _needs_labels(adapter: Adapter) -> bool:
@@ -292,5 +313,7 @@ def clip_bias_tasks() -> tuple[BenchmarkTask, ...]:
             targets = {name: name for name in [*classes, *harmful]}
             template = "a photo of a {sensitive} {target}."
             sensitive = {attribute: phrases}
-            tasks.append(BenchmarkTask("FairFace", target, targets, sensitive, template, HARMFUL))
+            tasks.append(
+                BenchmarkTask("FairFace", target, targets, sensitive, template, HARMFUL)
+            )
     return tuple(tasks)

@@ -46,14 +46,20 @@ class Cache:
         (0, 0)
     """
 
-    _lock: ClassVar[Any] = RLock()  # held for moments, and never while something is made
+    _lock: ClassVar[Any] = (
+        RLock()
+    )  # held for moments, and never while something is made
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         check_count("limit", limit, least=0)
         self.limit = limit
-        self.cleared = 0  # how often; a value that was begun before may be of older weights
+        self.cleared = (
+            0  # how often; a value that was begun before may be of older weights
+        )
         self._bytes = 0
-        self._kept: OrderedDict[tuple[object, Hashable], tuple[Any, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, Hashable], tuple[Any, int]] = (
+            OrderedDict()
+        )
 
     def __reduce__(self) -> tuple[type[Cache], tuple[int]]:
         return Cache, (self.limit,)
@@ -75,7 +81,12 @@ class Cache:
             return self._kept[owner, key][0]
 
     def _keep(
-        self, owner: object, key: Hashable, value: object, size: int, since: int | None = None
+        self,
+        owner: object,
+        key: Hashable,
+        value: object,
+        size: int,
+        since: int | None = None,
     ) -> None:
         """Keep a value of `size` bytes; drop the least recently used ones to make room.
 
@@ -99,5 +110,7 @@ class Cache:
                 self._bytes -= self._kept.pop(entry)[1]
 
 
-if hasattr(os, "register_at_fork"):  # the thread that holds the lock may not be in the child
+if hasattr(
+    os, "register_at_fork"
+):  # the thread that holds the lock may not be in the child
     os.register_at_fork(after_in_child=lambda: setattr(Cache, "_lock", RLock()))

@@ -32,12 +32,23 @@ from fair_tta.models._loading import model_name, model_origin
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._templates import Templates
 
-_PACKAGES = "torch transformers open_clip_torch torchjd numpy pillow opencv-python-headless"
+_PACKAGES = (
+    "torch transformers open_clip_torch torchjd numpy pillow opencv-python-headless"
+)
 
 ORIGIN = ("model", "prompts", "views", "seed")
 """Entries that say where a run comes from, beside the environment; None if it is not known."""
 
-_LASTING = {"fair_tta", "torch", "torchjd", "numpy", "PIL", "builtins", "typing", "functools"}
+_LASTING = {
+    "fair_tta",
+    "torch",
+    "torchjd",
+    "numpy",
+    "PIL",
+    "builtins",
+    "typing",
+    "functools",
+}
 _DEEPEST = 8  # objects within objects; what is deeper has only its name
 _USER_MODULE = re.compile(r"fair_tta_user_file_\w+\.")  # see `methods._registry`
 
@@ -98,7 +109,9 @@ def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
         return {str(key): inner(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [inner(item) for item in value]
-    if isinstance(value, set | frozenset):  # whose order differs from process to process
+    if isinstance(
+        value, set | frozenset
+    ):  # whose order differs from process to process
         items = sorted(json.dumps(inner(item)) for item in value)
         return {"name": type(value).__name__, "settings": {"items": items}}
     if isinstance(value, Templates):
@@ -107,7 +120,11 @@ def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
     settings: Any = None
     if isinstance(value, type) or inspect.isfunction(value) or inspect.isbuiltin(value):
         if code is not None and "<" not in value.__qualname__:  # "<lambda>", "<locals>"
-            name = value.__qualname__ if code else f"{value.__module__}.{value.__qualname__}"
+            name = (
+                value.__qualname__
+                if code
+                else f"{value.__module__}.{value.__qualname__}"
+            )
             return {"name": name, "settings": code} if code else name
     elif depth >= _DEEPEST:
         pass
@@ -116,31 +133,50 @@ def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
     elif dataclasses.is_dataclass(value):
         name = type(value).__name__
         if code is not None or getattr(value, "__dataclass_params__").frozen:  # noqa: B009
-            settings = {f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            settings = {
+                f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)
+            }
     elif isinstance(value, functools.partial):
-        settings = inner({"function": value.func, "args": value.args, "keywords": value.keywords})
+        settings = inner(
+            {"function": value.func, "args": value.args, "keywords": value.keywords}
+        )
         code = {}
     elif isinstance(value, nn.Module):
-        plainly = {k: v for k, v in vars(value).items() if isinstance(v, str | bool | int | float)}
+        plainly = {
+            k: v
+            for k, v in vars(value).items()
+            if isinstance(v, str | bool | int | float)
+        }
         settings = {"weights_sha256": weights_hash(value), **plainly}
     elif isinstance(value, Tensor | np.ndarray):
-        array = value.detach().cpu().float().numpy() if isinstance(value, Tensor) else value
+        array = (
+            value.detach().cpu().float().numpy() if isinstance(value, Tensor) else value
+        )
         name = type(value).__name__
-        settings = {"shape": list(array.shape), "digest": content_digest(array.tobytes())}
+        settings = {
+            "shape": list(array.shape),
+            "digest": content_digest(array.tobytes()),
+        }
     elif code is not None and hasattr(value, "__dict__"):
         settings = inner(vars(value))
     if settings is None:
         unknown.append(name)
         return name
     settings = {**settings, **(code or {})}
-    return {"name": name, "settings": settings} if settings or name != lasting_name(value) else name
+    return (
+        {"name": name, "settings": settings}
+        if settings or name != lasting_name(value)
+        else name
+    )
 
 
 def _code_of(value: Any) -> dict[str, str] | None:
     """``{"my_file.py": "sha256:..."}`` of what the user defined, nothing for what lasts, None if
     the code cannot be found."""
     value = getattr(value, "func", value)  # of a partial
-    defined = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    defined = (
+        value if isinstance(value, type) or inspect.isroutine(value) else type(value)
+    )
     module = sys.modules.get(getattr(defined, "__module__", None) or "")
     package = sys.modules.get((defined.__module__ or "").partition(".")[0])
     file = getattr(module, "__file__", None)
@@ -153,7 +189,10 @@ def _code_of(value: Any) -> dict[str, str] | None:
             source = inspect.getsource(defined).encode()
             return {"source": f"sha256:{sha256(source).hexdigest()}"}
         files = _files_of(module)
-        return {path.name: f"sha256:{sha256(path.read_bytes()).hexdigest()}" for path in files}
+        return {
+            path.name: f"sha256:{sha256(path.read_bytes()).hexdigest()}"
+            for path in files
+        }
     except (OSError, TypeError):
         return None
 
@@ -207,7 +246,9 @@ def model_identity(backend: Any) -> dict[str, Any]:
         "name": model_name(backend),
         "class": type(backend if model is None else model).__name__,
         "origin": model_origin(backend) or None,
-        "parameters": None if model is None else sum(p.numel() for p in model.parameters()),
+        "parameters": None
+        if model is None
+        else sum(p.numel() for p in model.parameters()),
         "weights_sha256": None if model is None else weights_hash(model),
         "device": str(backend.device),
         "dtype": str(backend.dtype),
@@ -231,7 +272,9 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
         features = backend.encode_images([probe_image()]) if sees else torch.empty(0)
     return {
         "weights": weights or f"features {_tensor_digest(unit(features).half())}",
-        "architecture": None if weights is None else content_digest(repr(model).encode()),
+        "architecture": None
+        if weights is None
+        else content_digest(repr(model).encode()),
         "preprocessing": None if pixels is None else _tensor_digest(pixels.float()),
         "views": describe(views),
         "dim": features.shape[-1],
@@ -248,7 +291,10 @@ def classifier_provenance(classifier: Any) -> dict[str, Any]:
             "sensitive": {a: dict(names) for a, names in task.sensitive.items()},
             "template": task.templates.sentences,
         },
-        "views": {"repr": lasting_name(vision.views), "n": getattr(vision.views, "n", None)},
+        "views": {
+            "repr": lasting_name(vision.views),
+            "n": getattr(vision.views, "n", None),
+        },
         "seed": vision.seed,
     }
 
@@ -264,7 +310,9 @@ def environment() -> dict[str, Any]:
             "platform": platform.platform(),
             "processor": platform.machine(),
             "cpus": os.cpu_count(),
-            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "accelerator": torch.cuda.get_device_name()
+            if torch.cuda.is_available()
+            else None,
         },
     }
 

@@ -81,7 +81,9 @@ def text_cell(cell: object) -> object:
 
 def printable(text: str) -> str:
     """Text that any terminal and any file can hold: what is not printable becomes an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def printable_lines(text: str) -> str:
@@ -112,7 +114,9 @@ def open_file(path: str | os.PathLike[str], *, pipes: bool = False) -> IO[bytes]
     """Open a regular file, or one of the `pipes`, for reading. Else raise an OSError at once."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        raise IsADirectoryError(
+            errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path)
+        )
     if not (stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))):
         raise NotRegularError(errno.EINVAL, "not a regular file", os.fspath(path))
     return open(path, "rb")
@@ -128,7 +132,9 @@ def leads_out(path: Path, folder: Path) -> bool:
     allowed = [real]
     for revision in (real, *real.parents):
         snapshots = revision.parent
-        if snapshots.name == "snapshots" and snapshots.parent.name.startswith("models--"):
+        if snapshots.name == "snapshots" and snapshots.parent.name.startswith(
+            "models--"
+        ):
             allowed.append((snapshots.parent / "blobs").resolve())
     try:
         target = path.resolve()
@@ -137,14 +143,18 @@ def leads_out(path: Path, folder: Path) -> bool:
     return not any(target.is_relative_to(root) for root in allowed)
 
 
-def walk(folder: str | os.PathLike[str], *, follow_links: bool = False) -> Iterator[str | Unlisted]:
+def walk(
+    folder: str | os.PathLike[str], *, follow_links: bool = False
+) -> Iterator[str | Unlisted]:
     """Paths of all files in a folder and its subfolders, by name; then what could not be listed.
 
     Links to folders are left out, or followed, each folder once.
     """
     errors: list[OSError] = []
     seen: set[str] = set()
-    for place, folders, files in os.walk(folder, onerror=errors.append, followlinks=follow_links):
+    for place, folders, files in os.walk(
+        folder, onerror=errors.append, followlinks=follow_links
+    ):
         if (real := os.path.realpath(place)) in seen:
             folders.clear()
             continue

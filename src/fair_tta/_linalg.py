@@ -94,11 +94,15 @@ def are_alike(rows: Tensor, floor: float) -> Tensor:
     squares = rows.square().sum(-1)
     distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * rows @ rows.mT
     itself = torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
-    nearest: Tensor = (distances + 4 * itself).amin(-1)  # no unit features are farther apart than 2
+    nearest: Tensor = (distances + 4 * itself).amin(
+        -1
+    )  # no unit features are farther apart than 2
     return nearest < floor**2
 
 
-_ROUNDING = 1e-6  # a direction that is shorter, or so much shorter than the longest, is none
+_ROUNDING = (
+    1e-6  # a direction that is shorter, or so much shorter than the longest, is none
+)
 
 
 def basis_of(rows: Tensor) -> Tensor:
@@ -142,12 +146,16 @@ def centred(values: Tensor, dim: int) -> Tensor:
 
 def unit(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
-    return normalize(features if features.dtype == torch.float64 else features.float(), dim=-1)
+    return normalize(
+        features if features.dtype == torch.float64 else features.float(), dim=-1
+    )
 
 
 def shape_of(value: Any) -> Any:
     """The shape of a tensor, or else the type, for messages."""
-    return list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return (
+        list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    )
 
 
 def of_length_one(features: Tensor, length: Tensor | None = None) -> Tensor:

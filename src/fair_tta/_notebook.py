@@ -9,7 +9,8 @@ from html import escape
 def facts_table(facts: Mapping[str, str]) -> str:
     """Return a table of two columns."""
     rows = [
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items()
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>"
+        for name, text in facts.items()
     ]
     return f"<table>{''.join(rows)}</table>"
 

@@ -43,7 +43,9 @@ def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> N
     """Write a method for the prompts of a task; see `FairTPTClassifier.export`."""
     onnx, runtime = require("onnx", "onnx"), require("onnxruntime", "onnx")
     cannot = f"{type(adapter).__name__} cannot be exported: "
-    reasons = [reason for need, reason in _REASONS.items() if getattr(adapter.needs, need)]
+    reasons = [
+        reason for need, reason in _REASONS.items() if getattr(adapter.needs, need)
+    ]
     if isinstance(adapter, CrossFitted):
         reasons = ["it answers each image by one of several fits"]
     if reasons:
@@ -53,7 +55,9 @@ def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> N
         return adapter.adapt(task, unit(features).unsqueeze(1)).probabilities
 
     texts = task.target_features
-    noise = torch.randn(_BATCH, texts.shape[1], generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(
+        _BATCH, texts.shape[1], generator=torch.Generator().manual_seed(0)
+    )
     trial = unit(texts[torch.arange(_BATCH) % len(texts)].cpu() + unit(noise)).to(texts)
     head(trial[:1])  # what is kept of the prompts is made now, not in the recording
     recorder = _Recorder(onnx, trial, cannot)
@@ -67,7 +71,9 @@ def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> N
     (again,) = session.run(None, {"features": trial[:3].cpu().numpy()})
     difference = float(np.abs(again - head(trial[:3]).numpy(force=True)).max())
     if not difference <= _MOST:
-        raise FairTTAError(f"{cannot}its file would give other probabilities, by {difference:.1g}.")
+        raise FairTTAError(
+            f"{cannot}its file would give other probabilities, by {difference:.1g}."
+        )
     write_whole(path, model.SerializeToString())
 
 
@@ -101,20 +107,33 @@ class _Recorder(TorchDispatchMode):
     def model(self, result: Tensor) -> Any:
         """The whole file, when all is recorded."""
         helper = self._onnx.helper
-        self._nodes.append(helper.make_node("Identity", [self.name(result)], ["probabilities"]))
-        given, found = (
-            [helper.make_tensor_value_info(name, 1, ["images", tensor.shape[1]])]  # 1 is float32
-            for name, tensor in (("features", self._alive[0]), ("probabilities", result))
+        self._nodes.append(
+            helper.make_node("Identity", [self.name(result)], ["probabilities"])
         )
-        graph = helper.make_graph(self._nodes, "fair_tta", given, found, self._constants)
+        given, found = (
+            [
+                helper.make_tensor_value_info(name, 1, ["images", tensor.shape[1]])
+            ]  # 1 is float32
+            for name, tensor in (
+                ("features", self._alive[0]),
+                ("probabilities", result),
+            )
+        )
+        graph = helper.make_graph(
+            self._nodes, "fair_tta", given, found, self._constants
+        )
         opset = helper.make_opsetid("", _OPSET)
         return helper.make_model(graph, ir_version=_IR, opset_imports=[opset])
 
-    def node(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> str:
+    def node(
+        self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any
+    ) -> str:
         """Its outputs, by names with spaces between them; inputs are names, tensors or numbers."""
         names = [f"{operator}_{len(self._nodes)}_{i}" for i in range(outputs)]
         given = [each if isinstance(each, str) else self.name(each) for each in inputs]
-        self._nodes.append(self._onnx.helper.make_node(operator, given, names, **attributes))
+        self._nodes.append(
+            self._onnx.helper.make_node(operator, given, names, **attributes)
+        )
         return " ".join(names)
 
     def name(self, value: Any, like: Tensor | None = None) -> str:
@@ -124,13 +143,18 @@ class _Recorder(TorchDispatchMode):
             name = self._names[id(value)]
             kind = torch.empty(0, dtype=dtype or value.dtype).numpy().dtype
             to = self._onnx.helper.np_dtype_to_tensor_dtype(kind)
-            return name if dtype in (None, value.dtype) else self.node("Cast", name, to=to)
+            return (
+                name if dtype in (None, value.dtype) else self.node("Cast", name, to=to)
+            )
         tensor = torch.as_tensor(value, dtype=dtype)
         if tensor.ndim and len(tensor) == _BATCH:  # the same for each image
             count = self.node("Slice", self.node("Shape", "features"), [0], [1])
             shape = self.node("Concat", count, list(tensor.shape[1:]), axis=0)
             return self.node("Expand", tensor[:1], shape)
-        name, array = f"constant_{len(self._constants)}", tensor.numpy(force=True).copy()
+        name, array = (
+            f"constant_{len(self._constants)}",
+            tensor.numpy(force=True).copy(),
+        )
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
@@ -141,11 +165,15 @@ def _alike(operator: str) -> Callable[..., str]:
 
 
 def _reduced(operator: str) -> Callable[..., str]:
-    return lambda r, _, x, dims, keep=False: r.node(operator, x, dims, keepdims=int(keep))
+    return lambda r, _, x, dims, keep=False: r.node(
+        operator, x, dims, keepdims=int(keep)
+    )
 
 
 def _clip(r: _Recorder, _: Tensor, x: Tensor, low: Any = None, high: Any = None) -> str:
-    return r.node("Clip", x, *("" if end is None else r.name(end, x) for end in (low, high)))
+    return r.node(
+        "Clip", x, *("" if end is None else r.name(end, x) for end in (low, high))
+    )
 
 
 def _shaped(r: _Recorder, out: Tensor, x: Tensor, *_: Any) -> str:
@@ -157,9 +185,17 @@ def _expanded(r: _Recorder, out: Tensor, x: Tensor, *_: Any) -> str:
 
 
 def _sorted(
-    r: _Recorder, _: Tensor, x: Tensor, *, dim: int = -1, descending: bool = False, stable: bool
+    r: _Recorder,
+    _: Tensor,
+    x: Tensor,
+    *,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool,
 ) -> str:
-    return r.node("TopK", x, [x.shape[dim]], outputs=2, axis=dim, largest=int(descending))
+    return r.node(
+        "TopK", x, [x.shape[dim]], outputs=2, axis=dim, largest=int(descending)
+    )
 
 
 def _transposed(r: _Recorder, out: Tensor, x: Tensor, first: int, second: int) -> str:
@@ -169,21 +205,30 @@ def _transposed(r: _Recorder, out: Tensor, x: Tensor, first: int, second: int) -
 
 
 _OPERATORS: dict[str, Callable[..., str]] = {
-    **{name: _alike(name.title()) for name in "add div exp log mul pow sqrt sub".split()},
+    **{
+        name: _alike(name.title())
+        for name in "add div exp log mul pow sqrt sub".split()
+    },
     "alias": _alike("Identity"),
     "rsub": lambda r, out, x, y: _alike("Sub")(r, out, y, x),
     "remainder": _alike("Mod"),
     "mm": _alike("MatMul"),
     "bmm": _alike("MatMul"),
     "gt": lambda r, _, x, y: r.node("Greater", x, r.name(y, x)),
-    "where": lambda r, out, which, x, y: r.node("Where", which, r.name(x, out), r.name(y, out)),
+    "where": lambda r, out, which, x, y: r.node(
+        "Where", which, r.name(x, out), r.name(y, out)
+    ),
     "mean": _reduced("ReduceMean"),
     "sum": _reduced("ReduceSum"),
     "amax": _reduced("ReduceMax"),
     "amin": _reduced("ReduceMin"),
     "logsumexp": _reduced("ReduceLogSumExp"),
-    "linalg_vector_norm": lambda r, out, x, _, *how: _reduced("ReduceL2")(r, out, x, *how),
-    "argmax": lambda r, _, x, dim, keep=False: r.node("ArgMax", x, axis=dim, keepdims=int(keep)),
+    "linalg_vector_norm": lambda r, out, x, _, *how: _reduced("ReduceL2")(
+        r, out, x, *how
+    ),
+    "argmax": lambda r, _, x, dim, keep=False: r.node(
+        "ArgMax", x, axis=dim, keepdims=int(keep)
+    ),
     "_softmax": lambda r, _, x, dim, __: r.node("Softmax", x, axis=dim),
     "_log_softmax": lambda r, _, x, dim, __: r.node("LogSoftmax", x, axis=dim),
     "clamp": _clip,
@@ -194,7 +239,9 @@ _OPERATORS: dict[str, Callable[..., str]] = {
     "index": lambda r, _, x, places: r.node("Gather", x, *places),
     "select": lambda r, _, x, dim, place: r.node("Gather", x, r.name(place), axis=dim),
     "slice": lambda r, _, x, dim, start, end: r.node("Slice", x, [start], [end], [dim]),
-    "squeeze": lambda r, _, x, dim: r.node("Squeeze", x, [dim] if isinstance(dim, int) else dim),
+    "squeeze": lambda r, _, x, dim: r.node(
+        "Squeeze", x, [dim] if isinstance(dim, int) else dim
+    ),
     "unsqueeze": lambda r, _, x, dim: r.node("Unsqueeze", x, [dim]),
     "transpose": _transposed,
     "view": _shaped,
@@ -216,7 +263,9 @@ def _files_beside(path: Path) -> list[Path]:
     except ImportError:
         raise
     except Exception as error:  # of its own kinds
-        raise ModelError(f"`images` {str(path)!r} cannot be loaded: {error}.") from error
+        raise ModelError(
+            f"`images` {str(path)!r} cannot be loaded: {error}."
+        ) from error
     entries = (entry for tensor in _tensors(model) for entry in tensor.external_data)
     locations = sorted({entry.value for entry in entries if entry.key == "location"})
     for location in locations:
@@ -339,9 +388,13 @@ class OnnxBackend:
         if not self.path.is_file():
             raise ModelError(f"`images` should be an ONNX file (got {str(images)!r}).")
         if scale is not None:
-            check_number("scale", scale, "be a positive number", lambda x: 0 < x < math.inf)
+            check_number(
+                "scale", scale, "be a positive number", lambda x: 0 < x < math.inf
+            )
         is_table = isinstance(text, Mapping)
-        self.text: Any = TextTable(text, scale or 1.0) if is_table else load(text, processor)
+        self.text: Any = (
+            TextTable(text, scale or 1.0) if is_table else load(text, processor)
+        )
         self.scale = float(self.text.scale if scale is None else scale)
         self.name = f"{self.path.name} with the text side of {self.text.name}"
         self.model = nn.Module().eval()  # by which both sides are known
@@ -368,16 +421,24 @@ class OnnxBackend:
         try:
             session = runtime.InferenceSession(str(self.path))
         except Exception as error:  # of its own kinds
-            raise ModelError(f"`images` {str(self.path)!r} cannot be loaded: {error}") from error
-        _check_ends(f"`images` {str(self.path)!r}", session.get_inputs(), session.get_outputs())
+            raise ModelError(
+                f"`images` {str(self.path)!r} cannot be loaded: {error}"
+            ) from error
+        _check_ends(
+            f"`images` {str(self.path)!r}", session.get_inputs(), session.get_outputs()
+        )
         return session
 
     def preprocess(self, images: Sequence[Image]) -> Tensor:
         """Pixels ``[images, 3, height, width]`` as the file wants them."""
         if hasattr(self.image_processor, "preprocess"):
-            found = self.image_processor(images=list(images), return_tensors="pt")["pixel_values"]
+            found = self.image_processor(images=list(images), return_tensors="pt")[
+                "pixel_values"
+            ]
             return torch.as_tensor(found)
-        return torch.stack([torch.as_tensor(self.image_processor(image)) for image in images])
+        return torch.stack(
+            [torch.as_tensor(self.image_processor(image)) for image in images]
+        )
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:
         """Return the features of preprocessed pixels, which are not all zero.
@@ -398,7 +459,9 @@ class OnnxBackend:
         try:
             (features,) = self._session.run([name], {taken.name: array})
         except Exception as error:  # of its own kinds
-            raise ModelError(f"{named} failed on pixels of shape {shape}: {error}") from error
+            raise ModelError(
+                f"{named} failed on pixels of shape {shape}: {error}"
+            ) from error
         if len(features) != len(pixels):
             raise ModelError(
                 f"{named} should have features of each image (got {len(features)} for "

@@ -23,7 +23,9 @@ def _visible(name: str) -> str:
         return " ".join(name.split())
     spaced = _BLANK.sub(" ", _UNSEEN.sub("", name))
     # Of control characters, tabs and ends of lines are spaces.
-    hidden = {sign for sign in set(spaced) if unicodedata.category(sign) in ("Cc", "Cf")}
+    hidden = {
+        sign for sign in set(spaced) if unicodedata.category(sign) in ("Cc", "Cf")
+    }
     kept = (sign for sign in spaced if sign.isspace() or sign not in hidden)
     return " ".join("".join(kept).split())
 
@@ -37,7 +39,9 @@ def folded(name: str) -> str:
         >>> folded("CIRCLE") == folded(" circle")
         True
     """
-    composed = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    composed = unicodedata.normalize(
+        "NFKC", unicodedata.normalize("NFKC", name).casefold()
+    )
     return _visible(composed)
 
 
@@ -64,7 +68,9 @@ def escaped(name: str) -> str:
         >>> print(escaped("caf\\u00e9"), escaped("cafe\\u0301"))
         caf\u00e9 cafe\\u0301
     """
-    is_seen = name.isprintable() and not _UNSEEN.search(name) and not _BLANK.search(name)
+    is_seen = (
+        name.isprintable() and not _UNSEEN.search(name) and not _BLANK.search(name)
+    )
     if is_seen and unicodedata.is_normalized("NFC", name):
         return name
     return name.encode("unicode_escape").decode("ascii")
@@ -82,10 +88,16 @@ def likely_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, st
     """
     by_words: dict[str, str] = {}
     for label in labels:
-        if _words(label) in by_words:  # two labels that read alike: which is meant is not known
+        if (
+            _words(label) in by_words
+        ):  # two labels that read alike: which is meant is not known
             return {}
         by_words[_words(label)] = label
-    meant = {answer: by_words[_words(answer)] for answer in answers if _words(answer) in by_words}
+    meant = {
+        answer: by_words[_words(answer)]
+        for answer in answers
+        if _words(answer) in by_words
+    }
     contained: defaultdict[str, list[str]] = defaultdict(list)
     for answer in answers:
         inside = [words for words in by_words if f" {words} " in f" {_words(answer)} "]

@@ -19,7 +19,13 @@ from torch import Tensor
 
 from fair_tta._cache import Cache
 from fair_tta._notebook import facts_table
-from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count, check_number
+from fair_tta.errors import (
+    FairTTAError,
+    ImageError,
+    ModelError,
+    check_count,
+    check_number,
+)
 from fair_tta.images._batches import ahead, are_files, in_turn
 from fair_tta.images._load import ImageInput, image_bar, is_single_image
 from fair_tta.images._stored import (
@@ -65,7 +71,9 @@ if TYPE_CHECKING:
     from fair_tta.metrics._answer_table import Column, Sensitive
 
 _MANY = 20  # images of a call; with more its cost is logged
-_LARGEST = sys.float_info.max  # less than some whole numbers, which are less than infinity
+_LARGEST = (
+    sys.float_info.max
+)  # less than some whole numbers, which are less than infinity
 
 
 class FairTPTClassifier:
@@ -142,9 +150,13 @@ class FairTPTClassifier:
         if isinstance(scale, Tensor) and scale.numel() == 1:
             scale = scale.item()  # as of model.logit_scale.exp()
         if scale is not None:
-            check_number("scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST)
+            check_number(
+                "scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST
+            )
         if not isinstance(cache, Cache | None):
-            raise FairTTAError(f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).")
+            raise FairTTAError(
+                f"`cache` should be a Cache such as Cache(2**28) (got {cache!r})."
+            )
         self._cache = Cache() if cache is None else cache
         self._backend: Backend = load(model, processor, device=device, dtype=dtype)
         self._loaded_as = device, dtype
@@ -262,7 +274,9 @@ class FairTPTClassifier:
             >>> balanced.predict(task.draw(1)[0].image).label
             'water bird'
         """
-        fitted = fit_method(self, self.adapter, images, labels, sensitive, progress=progress)
+        fitted = fit_method(
+            self, self.adapter, images, labels, sensitive, progress=progress
+        )
         with self._current.borrow() as task:  # no other thread is answering meanwhile
             self.adapter = check_adapter(fitted, task)
         return self
@@ -303,24 +317,42 @@ class FairTPTClassifier:
     @property
     def sensitive(self) -> dict[str, tuple[str, ...]]:
         """Labels of the sensitive values, by attribute."""
-        return {attribute: tuple(names) for attribute, names in self._task.sensitive.items()}
+        return {
+            attribute: tuple(names) for attribute, names in self._task.sensitive.items()
+        }
 
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
     def predict(  # type: ignore[overload-overlap]
-        self, images: ImageInput, *, progress: bool = ..., errors: Literal["raise"] = ...
+        self,
+        images: ImageInput,
+        *,
+        progress: bool = ...,
+        errors: Literal["raise"] = ...,
     ) -> Prediction: ...
     @overload
     def predict(  # type: ignore[overload-overlap]
-        self, images: Iterator[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
+        self,
+        images: Iterator[ImageInput],
+        *,
+        progress: bool = ...,
+        errors: Literal["raise"] = ...,
     ) -> Iterator[Prediction]: ...
     @overload
     def predict(
-        self, images: Iterable[ImageInput], *, progress: bool = ..., errors: Literal["raise"] = ...
+        self,
+        images: Iterable[ImageInput],
+        *,
+        progress: bool = ...,
+        errors: Literal["raise"] = ...,
     ) -> Predictions: ...
     @overload
-    def predict(self, images: Any, *, progress: bool = ..., errors: Literal["skip"]) -> Any: ...
-    def predict(self, images: Any, *, progress: bool = False, errors: str = "raise") -> Any:
+    def predict(
+        self, images: Any, *, progress: bool = ..., errors: Literal["skip"]
+    ) -> Any: ...
+    def predict(
+        self, images: Any, *, progress: bool = False, errors: str = "raise"
+    ) -> Any:
         """Classify one image, several images, or a stream of images.
 
         Args:
@@ -339,7 +371,9 @@ class FairTPTClassifier:
             FairTTAError: the method has not been fitted.
         """
         if errors not in ("raise", "skip"):
-            raise FairTTAError(f"`errors` should be 'raise' or 'skip' (got {errors!r}).")
+            raise FairTTAError(
+                f"`errors` should be 'raise' or 'skip' (got {errors!r})."
+            )
         if is_single_image(images):
             if errors == "skip":
                 return next(self._stream([images], progress, skip=True))
@@ -362,7 +396,9 @@ class FairTPTClassifier:
 
         The digest of each image that could be read is added to `digests`.
         """
-        adapter = self.adapter  # the same for all, though another thread may fit it meanwhile
+        adapter = (
+            self.adapter
+        )  # the same for all, though another thread may fit it meanwhile
         adapter._check_ready()
         return self._streamed(adapter, images, progress, skip, digests)
 
@@ -381,8 +417,12 @@ class FairTPTClassifier:
         compare(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
-            for batch in batches(images, self._load_or_error if skip else self._load, size):
-                failed = [im if isinstance(im, ImageError) else None for im in batch.images]
+            for batch in batches(
+                images, self._load_or_error if skip else self._load, size
+            ):
+                failed = [
+                    im if isinstance(im, ImageError) else None for im in batch.images
+                ]
                 readable = [im for im in batch.images if not isinstance(im, ImageError)]
                 if digests is not None:
                     digests.extend(map(image_digest, readable))
@@ -463,7 +503,9 @@ class FairTPTClassifier:
         features = stack(images, task.target_features)
         return features if with_views else features[:, :1]
 
-    def _predict_encoded(self, features: Tensor, images: Sequence[Any] = ()) -> list[Prediction]:
+    def _predict_encoded(
+        self, features: Tensor, images: Sequence[Any] = ()
+    ) -> list[Prediction]:
         """Predictions from what `encode` returns, as one batch.
 
         Only a cross-fitted method looks at the `images` that they are of.
@@ -475,7 +517,11 @@ class FairTPTClassifier:
             return self._from_features(adapter, task, unit, images) if len(unit) else []
 
     def _from_features(
-        self, adapter: Adapter, task: Task, features: Tensor, images: Sequence[Image] = ()
+        self,
+        adapter: Adapter,
+        task: Task,
+        features: Tensor,
+        images: Sequence[Image] = (),
     ) -> list[Prediction]:
         if isinstance(adapter, CrossFitted) and images:
             answers: dict[int, Prediction] = {}
@@ -496,7 +542,9 @@ class FairTPTClassifier:
             raise
         return to_predictions(task, zero_shot, adapted, adapter)
 
-    def predict_proba(self, images: Any, *, progress: bool = False) -> npt.NDArray[np.float64]:
+    def predict_proba(
+        self, images: Any, *, progress: bool = False
+    ) -> npt.NDArray[np.float64]:
         """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``.
 
         Of `Features`, of which there may be millions, nothing else is computed.
@@ -532,7 +580,9 @@ class FairTPTClassifier:
             answers = self._predict_batch(features, adapter)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
-    def encode(self, images: Sequence[ImageInput], *, with_views: bool = True) -> Tensor:
+    def encode(
+        self, images: Sequence[ImageInput], *, with_views: bool = True
+    ) -> Tensor:
         """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
 
         They do not depend on the adapter: keep them to try further settings without another pass
@@ -544,7 +594,9 @@ class FairTPTClassifier:
             with_views: False for the images alone.
         """
         if is_single_image(images):
-            raise ImageError("`images` should be a list of images (got one): encode([image]).")
+            raise ImageError(
+                "`images` should be a list of images (got one): encode([image])."
+            )
         parts = []
         for batch in in_turn(checked_images(images), self._load, sys.maxsize):
             if batch.error is not None:
@@ -555,7 +607,9 @@ class FairTPTClassifier:
             return torch.cat(parts)
         with self._current.borrow() as task:
             count = self._vision.count if with_views else 1
-            return task.target_features.new_empty(0, count or 1, task.target_features.shape[1])
+            return task.target_features.new_empty(
+                0, count or 1, task.target_features.shape[1]
+            )
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the method as an ONNX file: features of images in, probabilities out.
@@ -614,7 +668,9 @@ class FairTPTClassifier:
             progress: show a progress bar.
             interval: how intervals are made.
         """
-        from fair_tta.auditing._measure import audit_classifier  # an outer room: when asked
+        from fair_tta.auditing._measure import (
+            audit_classifier,
+        )  # an outer room: when asked
 
         return audit_classifier(
             self,
@@ -659,7 +715,9 @@ class FairTPTClassifier:
         """
         from fair_tta.auditing._examine import examine_classifier
 
-        return examine_classifier(self, images, adapters, progress=progress, interval=interval)
+        return examine_classifier(
+            self, images, adapters, progress=progress, interval=interval
+        )
 
     def mitigate(
         self,
@@ -694,7 +752,9 @@ class FairTPTClassifier:
         )
 
     def __repr__(self) -> str:
-        values = [f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()]
+        values = [
+            f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()
+        ]
         targets = shortened(map(repr, self.targets))
         return (
             f"FairTPTClassifier({self._backend.name!r}, targets=[{targets}], "
@@ -707,8 +767,13 @@ class FairTPTClassifier:
         facts = {
             "model": self._backend.name,
             "targets": shortened(self.targets),
-            **{f"sensitive: {a}": shortened(names) for a, names in self.sensitive.items()},
-            **{f"prompt: {name}": str(text) for name, text in sentences.items() if text},
+            **{
+                f"sensitive: {a}": shortened(names)
+                for a, names in self.sensitive.items()
+            },
+            **{
+                f"prompt: {name}": str(text) for name, text in sentences.items() if text
+            },
             "adapter": repr(self.adapter),
             "views": repr(self._vision.views),
         }

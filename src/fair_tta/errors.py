@@ -100,10 +100,16 @@ def near(name: str, names: Collection[str]) -> str:
 
     folded = {other.lower(): other for other in names}
     found = get_close_matches(name.lower(), folded, 1)
-    return f" Did you mean {folded[found[0]]!r}?" if found and folded[found[0]] != name else ""
+    return (
+        f" Did you mean {folded[found[0]]!r}?"
+        if found and folded[found[0]] != name
+        else ""
+    )
 
 
-def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]) -> None:
+def check_number(
+    name: str, value: Any, should: str, fits: Callable[[Any], bool]
+) -> None:
     """Raise unless an argument is a number that fits; it `should`, say, "lie in [0, 1]"."""
     if not isinstance(value, Real) or not fits(value):
         raise FairTTAError(f"`{name}` should {should} (got {value!r}).")
@@ -112,7 +118,9 @@ def check_number(name: str, value: Any, should: str, fits: Callable[[Any], bool]
 def check_count(name: str, value: Any, least: int = 1) -> None:
     """Raise unless an argument is a whole number, not below `least`."""
     should = f"be a whole number from {least} on"
-    check_number(name, value, should, lambda x: isinstance(x, Integral) and int(x) >= least)
+    check_number(
+        name, value, should, lambda x: isinstance(x, Integral) and int(x) >= least
+    )
 
 
 def require(module: str, extra: str) -> Any:

@@ -75,7 +75,11 @@ class FairPipeline:
         timeout: float = 10.0,
         private_urls: bool = False,
     ) -> None:
-        if not isinstance(slot, str) or "{target}" not in slot or "{sensitive}" not in slot:
+        if (
+            not isinstance(slot, str)
+            or "{target}" not in slot
+            or "{sensitive}" not in slot
+        ):
             raise PromptError(
                 f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r})."
             )
@@ -86,7 +90,12 @@ class FairPipeline:
         self.sensitive, self.slot = sensitive, slot
         self.adapter: Adapter = find_adapter(adapter or "association-correction")
         self.urls, self.timeout, self.private_urls = urls, timeout, private_urls
-        self._options = {"views": views, "seed": seed, "batch_size": batch_size, "cache": Cache()}
+        self._options = {
+            "views": views,
+            "seed": seed,
+            "batch_size": batch_size,
+            "cache": Cache(),
+        }
         self._classifier = lru_cache(_KEPT)(self._make)
 
     def __call__(
@@ -132,11 +141,17 @@ class FairPipeline:
         answer = self._answerer(candidate_labels, hypothesis_template, batch_size)
         if is_single_image(given):
             return next(answer(iter([self._fetched(given, timeout)])))[:top_k]
-        if not hasattr(given, "__iter__") and hasattr(given, "__getitem__"):  # a torch dataset
+        if not hasattr(given, "__iter__") and hasattr(
+            given, "__getitem__"
+        ):  # a torch dataset
             given = map(given.__getitem__, range(len(given)))
         several = (self._fetched(one, timeout) for one in checked_images(given))
         stream = (scores[:top_k] for scores in answer(several))
-        return list(stream) if isinstance(given, Sequence | np.ndarray | Tensor) else stream
+        return (
+            list(stream)
+            if isinstance(given, Sequence | np.ndarray | Tensor)
+            else stream
+        )
 
     def _answerer(
         self, candidate_labels: Any, sentence: str, batch_size: int | None
@@ -158,7 +173,12 @@ class FairPipeline:
     def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
         template = sentence.replace("{}", self.slot)
         return FairTPTClassifier(
-            self.backend, labels, self.sensitive, template, adapter=self.adapter, **self._options
+            self.backend,
+            labels,
+            self.sensitive,
+            template,
+            adapter=self.adapter,
+            **self._options,
         )
 
     def _fetched(self, image: Any, timeout: float) -> Any:
@@ -182,7 +202,12 @@ class FairPipeline:
 
         class Registered(transformers.ZeroShotImageClassificationPipeline):
             def __new__(  # type: ignore[misc, unused-ignore]
-                _, model: Any, tokenizer: Any, image_processor: Any, task: str = "", **options: Any
+                _,
+                model: Any,
+                tokenizer: Any,
+                image_processor: Any,
+                task: str = "",
+                **options: Any,
             ) -> FairPipeline:
                 for name in ("feature_extractor", "framework", "dtype", "torch_dtype"):
                     options.pop(name, None)
@@ -214,5 +239,7 @@ class FairPipeline:
 
 
 def _check_timeout(timeout: Any) -> float:
-    check_number("timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9)
+    check_number(
+        "timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9
+    )
     return float(timeout)

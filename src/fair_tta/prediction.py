@@ -91,7 +91,9 @@ class Prediction:
         parts = [f"<p><strong>{escape(self.label)}</strong>{changed}</p>"]
         parts.append(bars("class", self.zero_shot, self.probabilities))
         for name, after in self.sensitive.items():
-            parts.append(bars(f"perceived: {name}", self.sensitive_zero_shot[name], after))
+            parts.append(
+                bars(f"perceived: {name}", self.sensitive_zero_shot[name], after)
+            )
         parts += [f"<p>{escape(warning)}</p>" for warning in self.warnings]
         return "".join(parts)
 
@@ -135,7 +137,9 @@ class Predictions(Sequence[Prediction]):
     @property
     def labels(self) -> list[str]:
         """The most probable target of each image."""
-        labels: list[Any] = [None if one is None else one.label for one in self._predictions]
+        labels: list[Any] = [
+            None if one is None else one.label for one in self._predictions
+        ]
         return labels
 
     @property

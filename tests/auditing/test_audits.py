@@ -41,7 +41,9 @@ SENSITIVE_PROBABILITIES = {"gender": generator.dirichlet([1, 1], N)}
 
 
 def make(answers: Any = BEFORE, name: str = "before", **more: Any) -> Audit:
-    return audit(TRUTH, answers, {"gender": GENDER}, name=name, **{"interval": QUICK, **more})
+    return audit(
+        TRUTH, answers, {"gender": GENDER}, name=name, **{"interval": QUICK, **more}
+    )
 
 
 def full(answers: Any = BEFORE, name: str = "before", **more: Any) -> Audit:
@@ -85,7 +87,9 @@ def test_holds_what_the_functions_say() -> None:
         confusion = np.array(group["confusion"])
         for i, target in enumerate(found.to_dict()["data"]["targets"]):
             for j, answer in enumerate(found.to_dict()["data"]["targets"]):
-                expected_count = (target == TRUTH) & (answer == BEFORE) & (value == GENDER)
+                expected_count = (
+                    (target == TRUTH) & (answer == BEFORE) & (value == GENDER)
+                )
                 assert confusion[i, j] == expected_count.sum()
             cell = group["classes"][i]
             assert cell["target"] == target
@@ -99,7 +103,9 @@ def test_holds_what_the_functions_say() -> None:
     lowest = rates[(worst["target"], worst["sensitive"]["gender"])].true_positive_rate
     assert lowest.value == found.estimate("worst_group_accuracy").value
     assert run["worst_group"]["s"]["target"] is None
-    asi = metrics.average_sensitive_indifference(probabilities=SENSITIVE_PROBABILITIES["gender"])
+    asi = metrics.average_sensitive_indifference(
+        probabilities=SENSITIVE_PROBABILITIES["gender"]
+    )
     assert run["sensitive_indifference"]["gender"] == to_builtins(asi)
     atc = metrics.average_target_confidence(probabilities=PROBABILITIES)
     assert found.estimate("average_target_confidence") == atc
@@ -122,7 +128,9 @@ def test_comparisons_hold_what_the_functions_say(both: Audit) -> None:
         assert comparison["differences"][metric.name] == to_builtins(expected)
         assert both.difference(metric.name, "after") == expected
     for name, figure in comparison["differences"].items():
-        ours = float(both.estimate(name, "after")) - float(both.estimate(name, "before"))
+        ours = float(both.estimate(name, "after")) - float(
+            both.estimate(name, "before")
+        )
         assert figure["value"] == pytest.approx(ours, abs=1e-12), name
     was, now = BEFORE == TRUTH, AFTER == TRUTH
     changes = comparison["changes"]
@@ -148,15 +156,20 @@ def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
     moved = [first + random.normal(0, 0.1, N) for _ in range(2)] + [first + 0.3]
     entropies = [first, *(np.clip(e, 0, 1) for e in moved)]
     runs = [
-        make(name=f"run {i}", scores=Scores(entropy=entropy)) for i, entropy in enumerate(entropies)
+        make(name=f"run {i}", scores=Scores(entropy=entropy))
+        for i, entropy in enumerate(entropies)
     ]
     comparisons = compare(runs).document.comparisons
     for comparison, entropy, error in zip(
         comparisons, entropies[1:], (0.05 / 2, 0.05 / 2, 0.05 / 3), strict=True
     ):
         told = comparison.adjusted.average_target_confidence
-        change = np.append(first - entropy, [-1.0, 1.0])  # one image added at either end
-        half = NormalDist().inv_cdf(1 - error / 2) * change.std(ddof=1) / math.sqrt(N + 2)
+        change = np.append(
+            first - entropy, [-1.0, 1.0]
+        )  # one image added at either end
+        half = (
+            NormalDist().inv_cdf(1 - error / 2) * change.std(ddof=1) / math.sqrt(N + 2)
+        )
         assert told.low == pytest.approx(change.mean() - half)
         assert told.high == pytest.approx(change.mean() + half)
         assert comparison.compared == 3
@@ -166,12 +179,20 @@ def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
 def test_the_json_validates(both: Audit) -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     empty = audit(
-        [1, 2] * 40, [2, 2] * 40, [True, False] * 40, values=[True, False], targets=[1, 2]
+        [1, 2] * 40,
+        [2, 2] * 40,
+        [True, False] * 40,
+        values=[True, False],
+        targets=[1, 2],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         lone = audit(
-            ["a"], ["b"], {"x": ["u"], "y": ["v"]}, targets=["a", "b"], values={"x": ["u", "w"]}
+            ["a"],
+            ["b"],
+            {"x": ["u"], "y": ["v"]},
+            targets=["a", "b"],
+            values={"x": ["u", "w"]},
         )
     for some in (both, full(), make(), empty, lone, compare([make()])):
         jsonschema.validate(some.to_dict(), schema())
@@ -204,7 +225,9 @@ def test_equal_but_for_time(both: Audit) -> None:
 
 
 def test_the_size_does_not_depend_on_the_images() -> None:
-    large = audit(np.tile(TRUTH, 20), np.tile(BEFORE, 20), np.tile(GENDER, 20), interval=QUICK)
+    large = audit(
+        np.tile(TRUTH, 20), np.tile(BEFORE, 20), np.tile(GENDER, 20), interval=QUICK
+    )
     assert len(large.to_json()) < 1.1 * len(make().to_json())
 
 
@@ -241,7 +264,9 @@ def prediction(step: float | None, *warned: str) -> Prediction:
 
 
 def test_scores_of_predictions() -> None:
-    predictions = [prediction(i / 40, "bounded") for i in range(41)] + [prediction(None)] * 39
+    predictions = [prediction(i / 40, "bounded") for i in range(41)] + [
+        prediction(None)
+    ] * 39
     scores = Scores.from_predictions(predictions)
     found = audit(["cat"] * 80, ["cat"] * 80, ["x", "y"] * 40, scores=scores)
     [run] = found.to_dict()["runs"]
@@ -281,7 +306,11 @@ def test_small_groups_warn_and_the_audit_keeps_the_warning() -> None:
         warnings.simplefilter("error")
         together = compare([found, other])
     assert together.warnings == found.warnings
-    empty = [g for g in together.to_dict()["comparisons"][0]["groups"] if g["changes"]["n"] == 0]
+    empty = [
+        g
+        for g in together.to_dict()["comparisons"][0]["groups"]
+        if g["changes"]["n"] == 0
+    ]
     assert [g["difference"]["reason"] for g in empty] == ["no images: b / z"]
     assert empty[0]["changes"]["mcnemar_p"] is None
 
@@ -299,13 +328,20 @@ def test_it_can_be_read(both: Audit) -> None:
 def test_frames(both: Audit) -> None:
     pytest.importorskip("fairlearn")
     frame = both.to_dataframe()
-    assert list(frame) == ["y_true", "sensitive: gender", "y_pred: before", "y_pred: after"]
+    assert list(frame) == [
+        "y_true",
+        "sensitive: gender",
+        "y_pred: before",
+        "y_pred: after",
+    ]
     assert frame["y_pred: after"].tolist() == AFTER.tolist()
     by_group = both.to_metric_frame("after").by_group
     for group, figure in metrics.group_accuracy(TRUTH, AFTER, GENDER).items():
         assert by_group["accuracy"][group] == pytest.approx(figure.value)
         assert by_group["count"][group] == figure.n
-    own = both.to_metric_frame(metrics={"cats": lambda _, answers: (answers == "cat").mean()})
+    own = both.to_metric_frame(
+        metrics={"cats": lambda _, answers: (answers == "cat").mean()}
+    )
     assert own.overall["cats"] == pytest.approx((BEFORE == "cat").mean())
     with pytest.raises(FairTTAError) as error:
         Audit.from_json(both.to_json()).to_metric_frame()
@@ -316,7 +352,10 @@ def test_frames(both: Audit) -> None:
 
 
 def test_runs_of_other_models_say_so() -> None:
-    a, b = {"model": {"name": "A"}, "seed": 0}, {"model": {"name": "B"}, "seed": 0, "command": "x"}
+    a, b = (
+        {"model": {"name": "A"}, "seed": 0},
+        {"model": {"name": "B"}, "seed": 0, "command": "x"},
+    )
     both = compare([make(provenance=a), make(AFTER, "after", provenance=b)])
     first, second = both.to_dict()["runs"]
     assert first["provenance"] is None
@@ -324,7 +363,8 @@ def test_runs_of_other_models_say_so() -> None:
     assert both.to_dict()["provenance"]["model"] == {"name": "A"}
     three = compare([both, make(BEFORE, "third", provenance=b)])
     assert [
-        run["provenance"] and run["provenance"]["model"] for run in three.to_dict()["runs"]
+        run["provenance"] and run["provenance"]["model"]
+        for run in three.to_dict()["runs"]
     ] == [
         None,
         {"name": "B"},
@@ -336,7 +376,9 @@ def test_runs_of_other_models_say_so() -> None:
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_several_runs_where_no_two_groups_share_a_class() -> None:
     answers = {"a": ["cat", "dog"], "b": ["cat", "cat"], "c": ["dog", "dog"]}
-    found = compare([audit(["cat", "dog"], a, ["in", "out"], name=n) for n, a in answers.items()])
+    found = compare(
+        [audit(["cat", "dog"], a, ["in", "out"], name=n) for n, a in answers.items()]
+    )
     for comparison in found.document.comparisons:
         assert comparison.adjusted.equalized_odds_difference.value is None
         assert comparison.adjusted.typical_gap.low is None
@@ -349,7 +391,9 @@ def test_an_image_without_a_cluster_is_a_cluster_of_its_own() -> None:
     assert found.columns is not None
     assert found.columns.clusters is not None
     assert found.columns.clusters[:8].tolist() == [0, 1, 2, 3, 4, 0, 0, 1]
-    together = compare([found, make(AFTER, "after", clusters=np.array(persons, object))])
+    together = compare(
+        [found, make(AFTER, "after", clusters=np.array(persons, object))]
+    )
     assert together.columns is not None
     assert together.columns.clusters is not None
     assert Audit.from_json(together.to_json()).document == together.document
@@ -385,7 +429,9 @@ def other_rows() -> Audit:
             "way.",
         ),
         (
-            lambda: compare([make(), make(AFTER, "after", clusters=[i // 2 for i in range(N)])]),
+            lambda: compare(
+                [make(), make(AFTER, "after", clusters=[i // 2 for i in range(N)])]
+            ),
             "`audits` should agree in data, but hash, clusters differ: audit the same images in "
             "the same way.",
         ),
@@ -415,7 +461,9 @@ def other_rows() -> Audit:
             "`run` should be one of ['before'] (got 'TPT').",
         ),
         (
-            lambda: compare([make(), make(AFTER, "after")]).difference("bias", "before"),
+            lambda: compare([make(), make(AFTER, "after")]).difference(
+                "bias", "before"
+            ),
             "`run` should be one of ['after'] (got 'before').",
         ),
         (
@@ -524,8 +572,16 @@ def changed(path: list[Any], value: Any) -> dict[str, Any]:
     [
         (["data", "n"], "600", "Expected `int`, got `str` - at `$.data.n`"),
         (["data", "n"], True, "Expected `int`, got `bool` - at `$.data.n`"),
-        (["runs", 1, "name"], KeyError, "Object missing required field `name` - at `$.runs[1]`"),
-        (["runs", 0, "extra"], 1, "Object contains unknown field `extra` - at `$.runs[0]`"),
+        (
+            ["runs", 1, "name"],
+            KeyError,
+            "Object missing required field `name` - at `$.runs[1]`",
+        ),
+        (
+            ["runs", 0, "extra"],
+            1,
+            "Object contains unknown field `extra` - at `$.runs[0]`",
+        ),
         (
             ["runs", 0, "metrics", "bias", "value"],
             7.5,
@@ -558,7 +614,10 @@ def test_broken_documents_are_refused_as_jsonschema_does(
         jsonschema.validate(document, schema())
     with pytest.raises(FairTTAError) as error:
         Audit.from_dict(document)
-    assert str(error.value) == f"this is not an audit of schema 'fair-tta/audit/1': {problem}."
+    assert (
+        str(error.value)
+        == f"this is not an audit of schema 'fair-tta/audit/1': {problem}."
+    )
 
 
 rows = st.tuples(*[st.sampled_from("abc")] * 3, *[st.sampled_from("xyz")] * 2)
@@ -566,13 +625,17 @@ rows = st.tuples(*[st.sampled_from("abc")] * 3, *[st.sampled_from("xyz")] * 2)
 
 @settings(max_examples=12, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=30), st.booleans())
-def test_whatever_comes_in_the_json_is_valid(some: list[tuple[str, ...]], fill: bool) -> None:
+def test_whatever_comes_in_the_json_is_valid(
+    some: list[tuple[str, ...]], fill: bool
+) -> None:
     """Groups of one, empty groups, one class, one group, everything right or wrong."""
     y_true, before, after, *sensitive = map(list, zip(*some, strict=True))
     names: dict[str, Any] = {"targets": list("abc")}
     if fill:
         names["values"] = {"one": list("xyz"), "two": list("wxyz")}
-    scores = Scores(confidence=[0.5] * len(some), sensitive_entropy={"one": [1.0] * len(some)})
+    scores = Scores(
+        confidence=[0.5] * len(some), sensitive_entropy={"one": [1.0] * len(some)}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         runs = [
@@ -581,7 +644,9 @@ def test_whatever_comes_in_the_json_is_valid(some: list[tuple[str, ...]], fill: 
                 answers,
                 dict(zip(("one", "two"), sensitive, strict=True)),
                 name=name,
-                interval=Bootstrap(20, strata="sensitive" if fill else "target and sensitive"),
+                interval=Bootstrap(
+                    20, strata="sensitive" if fill else "target and sensitive"
+                ),
                 scores=scores,
                 **names,
             )
@@ -625,6 +690,11 @@ def test_runs_that_agree_everywhere_do_not_look_certain() -> None:
     truth, groups = ["a", "b"] * 80, ["x"] * 80 + ["y"] * 80
     runs = [audit(truth, ["a"] * 160, groups, name=name) for name in ("one", "two")]
     (comparison,) = compare(runs).to_dict()["comparisons"]
-    for name in ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference"):
+    for name in (
+        "accuracy",
+        "worst_group_accuracy",
+        "bias",
+        "equalized_odds_difference",
+    ):
         figure = comparison["differences"][name]
         assert figure["low"] < 0 == figure["value"] < figure["high"]

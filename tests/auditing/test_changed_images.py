@@ -14,7 +14,10 @@ from fair_tta.prediction import Prediction
 
 
 def prediction(label: str, p: float = 0.7) -> Prediction:
-    pairs = {"cat": p if label == "cat" else 1 - p, "dog": p if label == "dog" else 1 - p}
+    pairs = {
+        "cat": p if label == "cat" else 1 - p,
+        "dog": p if label == "dog" else 1 - p,
+    }
     return Prediction(
         label=label, probabilities=pairs, zero_shot=pairs, sensitive={}, sensitive_zero_shot={},
         entropy=0.5, entropy_zero_shot=0.5, sensitive_entropy={}, sensitive_entropy_zero_shot={},
@@ -25,7 +28,11 @@ def prediction(label: str, p: float = 0.7) -> Prediction:
 def test_only_changed_ones_with_both_answers() -> None:
     changed = ChangedImages(["tpt", "zero"])
     for i in range(5):
-        rows = [prediction("cat"), prediction("dog", 0.6), prediction("dog" if i == 2 else "cat")]
+        rows = [
+            prediction("cat"),
+            prediction("dog", 0.6),
+            prediction("dog" if i == 2 else "cat"),
+        ]
         changed.add(rows, f"image {i}", Image.new("RGB", (4, 4), (i, 0, 0)))
     found = changed.images(Image.open)
     assert [(one.adapter, one.name) for one in found] == [
@@ -55,7 +62,9 @@ def test_all_have_the_same_chance() -> None:
         changed = ChangedImages(["m"], most=6, seed=seed)
         for i in range(12):
             changed.add([prediction("cat"), prediction("dog")], f"{i}", "nowhere")
-        counts.update(one.name for one in changed.images(lambda _: Image.new("RGB", (1, 1))))
+        counts.update(
+            one.name for one in changed.images(lambda _: Image.new("RGB", (1, 1)))
+        )
     assert sum(counts.values()) == 2400
     assert min(counts.values()) > 150
     assert max(counts.values()) < 250

@@ -23,7 +23,9 @@ LEVELLED_DOWN: Rates = dict.fromkeys(CLEAR, (22, 100))
         ({}, None),
     ],
 )
-def test_the_lowest_gap_that_costs_nothing(methods: dict[str, Rates], chosen: str | None) -> None:
+def test_the_lowest_gap_that_costs_nothing(
+    methods: dict[str, Rates], chosen: str | None
+) -> None:
     audits = [made(CLEAR), *(made(rates, name) for name, rates in methods.items())]
     document = compare(audits).document
     found = recommended(document)
@@ -33,7 +35,9 @@ def test_the_lowest_gap_that_costs_nothing(methods: dict[str, Rates], chosen: st
 def test_an_objection_says_why() -> None:
     audits = [made(CLEAR), made(CLEAR, "same"), made(LEVELLED_DOWN, "down")]
     document = compare(audits).document
-    same, down = (verdict_on(document, comparison) for comparison in document.comparisons)
+    same, down = (
+        verdict_on(document, comparison) for comparison in document.comparisons
+    )
     assert same.objection == "does not significantly narrow the gap"
     assert down.objection == (
         "significantly costs balanced accuracy, accuracy, and is not shown to answer better than "

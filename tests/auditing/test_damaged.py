@@ -51,7 +51,24 @@ def saved() -> str:
 
 TEXT = saved()
 VALUES: tuple[Any, ...] = (
-    *(None, "x", "", "\ud800", -1, 0, 1, 7.5, 1e308, 10**299, 10**400, True, [], {}, [1], {"a": 1}),
+    *(
+        None,
+        "x",
+        "",
+        "\ud800",
+        -1,
+        0,
+        1,
+        7.5,
+        1e308,
+        10**299,
+        10**400,
+        True,
+        [],
+        {},
+        [1],
+        {"a": 1},
+    ),
 )
 
 
@@ -109,7 +126,11 @@ def test_a_saved_audit_loads_as_it_was(tmp_path: Path) -> None:
 def test_what_is_missing_or_of_another_kind(tmp_path: Path) -> None:
     """Nothing in every place, and in every third place values in turn."""
     path, everywhere = tmp_path / "audit.json", list(places(json.loads(TEXT)))
-    gone = [is_read(edited(place), path) for place in everywhere if place[-1] not in OPTIONAL]
+    gone = [
+        is_read(edited(place), path)
+        for place in everywhere
+        if place[-1] not in OPTIONAL
+    ]
     changed = [
         is_read(edited(place, VALUES[i % len(VALUES)]), path)
         for i, place in enumerate(everywhere[::3])
@@ -137,23 +158,37 @@ def test_truncated_and_flipped(tmp_path: Path) -> None:
         (TEXT[:5000], "this is not JSON: "),
         ("[" * 100_000, "this is not JSON: maximum recursion depth exceeded"),
         (TEXT.replace("0.875", "NaN", 1), "Expected `float` >= 0.0"),
-        (edited(("data", "\ud800"), 1), "this is not an audit of schema 'fair-tta/audit/1': "),
+        (
+            edited(("data", "\ud800"), 1),
+            "this is not an audit of schema 'fair-tta/audit/1': ",
+        ),
         (edited(("data", "n"), 1.5), "Expected `int`, got `float` - at `$.data.n`"),
         (
             edited(("provenance", "views"), "v"),
             "in provenance: Expected `object | null`, got `str`",
         ),
-        (edited(("runs", 1, "groups", 1)), "the groups of 'tpt' are not those of the first run"),
-        (edited(("data", "targets", 1)), "the classes of 'zero-shot' are not those of the data"),
+        (
+            edited(("runs", 1, "groups", 1)),
+            "the groups of 'tpt' are not those of the first run",
+        ),
+        (
+            edited(("data", "targets", 1)),
+            "the classes of 'zero-shot' are not those of the data",
+        ),
         (
             edited(("runs", 0, "groups", 0, "classes", 0, "correct"), 4000),
             "'zero-shot' has more right answers than images",
         ),
         ("3", "Expected `object`, got `int`"),
-        ('{"schema": ["fair-tta/audit/1"]}', "this audit has the schema ['fair-tta/audit/1']"),
+        (
+            '{"schema": ["fair-tta/audit/1"]}',
+            "this audit has the schema ['fair-tta/audit/1']",
+        ),
     ],
 )
-def test_the_command_says_what_is_wrong(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
     path = tmp_path / "audit.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     out = call("report", str(path), code=3)
@@ -175,5 +210,7 @@ def test_files_that_never_end_or_are_too_large(kind: Any, tmp_path: Path) -> Non
             kind.load("/dev/zero")
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate(2**28 + 1)
-    with pytest.raises(FairTTAError, match=r"large.json' has more than 268435456 bytes"):
+    with pytest.raises(
+        FairTTAError, match=r"large.json' has more than 268435456 bytes"
+    ):
         kind.load(tmp_path / "large.json")

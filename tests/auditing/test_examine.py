@@ -25,7 +25,11 @@ from fair_tta.metrics.intervals._closed_forms import wilson
 from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(10)]
-ADAPTERS: dict[str, Adapter] = {"zero": Zero(), "orth": OrthCali(lam=0), "tuned": FairTPT()}
+ADAPTERS: dict[str, Adapter] = {
+    "zero": Zero(),
+    "orth": OrthCali(lam=0),
+    "tuned": FairTPT(),
+}
 TWO = {**SENSITIVE, "light": {"day": "by day", "dusk": "at dusk", "night": "at night"}}
 
 
@@ -48,7 +52,9 @@ def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
     assert json.loads(json.dumps(table)) == table
     z, t = clf._task.sensitive_features["light"], clf._task.target_features
     with torch.no_grad():
-        logits = 100 * z.double() @ t.double().T  # centring twice is centring the features
+        logits = (
+            100 * z.double() @ t.double().T
+        )  # centring twice is centring the features
     logits = logits - logits.mean(0, keepdim=True)
     logits = logits - logits.mean(1, keepdim=True)
     ours = [list(row.values()) for row in table.values()]
@@ -65,17 +71,23 @@ def test_associations_are_those_of_the_prompts(clf: FairTPTClassifier) -> None:
 
 def test_associations_follow_the_weights() -> None:
     model, *others = families.seeded(families.clip)
-    mine = FairTPTClassifier(TransformersBackend(model, *others), TARGETS, SENSITIVE, TEMPLATE)
+    mine = FairTPTClassifier(
+        TransformersBackend(model, *others), TARGETS, SENSITIVE, TEMPLATE
+    )
     before = Associations._of(mine._task)
     with torch.no_grad():
-        model.text_projection.weight.copy_(model.text_projection.weight.flip(0) * 3 + 0.1)
+        model.text_projection.weight.copy_(
+            model.text_projection.weight.flip(0) * 3 + 0.1
+        )
     mine.predict(IMAGES[0])  # the next call notices
     assert Associations._of(mine._task) != before
 
 
 def test_nothing_sensitive_is_nothing_to_examine(clf: FairTPTClassifier) -> None:
     plain = FairTPTClassifier(clf._backend, TARGETS)
-    with pytest.raises(FairTTAError, match=r"^`sensitive` should name what should not matter"):
+    with pytest.raises(
+        FairTTAError, match=r"^`sensitive` should name what should not matter"
+    ):
         plain.examine(IMAGES, None)
 
 
@@ -89,7 +101,9 @@ def test_figures_are_those_of_the_predictions(
     assert (document.n, document.targets) == (10, clf.targets)
     for attribute, of in document.attributes.items():
         w = np.array([list(p.sensitive_zero_shot[attribute].values()) for p in own])
-        assert [s.value for s in of.shares.values()] == pytest.approx(w.mean(0), abs=1e-6)
+        assert [s.value for s in of.shares.values()] == pytest.approx(
+            w.mean(0), abs=1e-6
+        )
         assert of.confidence.value == pytest.approx(w.max(1).mean(), abs=1e-6)
         entropy = np.mean([p.sensitive_entropy_zero_shot[attribute] for p in own])
         assert of.entropy.value == pytest.approx(entropy, abs=1e-5)
@@ -102,7 +116,10 @@ def test_figures_are_those_of_the_predictions(
             after = [clf.targets.index(p.label) for p in found]
             assert adapter.changed == sum(p.flipped for p in found)
             low, high = wilson(adapter.changed, 10)
-            assert (adapter.changed_share.low, adapter.changed_share.high) == (low, high)
+            assert (adapter.changed_share.low, adapter.changed_share.high) == (
+                low,
+                high,
+            )
             figure = adapter.pseudo_eod[attribute]
             value = pseudo_equalized_odds_difference(after, q, w)
             assert figure.after.value == pytest.approx(value, abs=1e-5)
@@ -140,10 +157,14 @@ def test_batches_order_of_methods_and_streams_do_not_matter(
             assert low == pytest.approx(figure.change.low, abs=1e-4)
     wide = clf.examine(IMAGES, ADAPTERS, interval=Bootstrap(100, 1, 0.5))
     assert wide.document.settings.level == 0.5
-    assert wide.document.attributes["place"].entropy != first.attributes["place"].entropy
+    assert (
+        wide.document.attributes["place"].entropy != first.attributes["place"].entropy
+    )
 
 
-def test_adapters_in_a_list_have_the_names_of_their_classes(clf: FairTPTClassifier) -> None:
+def test_adapters_in_a_list_have_the_names_of_their_classes(
+    clf: FairTPTClassifier,
+) -> None:
     found = clf.examine(IMAGES[:2], [OrthCali(), ZeroShot()])
     assert [a.name for a in found.document.adapters] == ["OrthCali", "ZeroShot"]
     assert found.document.adapters[1].changed == 0
@@ -168,9 +189,13 @@ def test_looking_only(clf: FairTPTClassifier) -> None:
 
 
 def test_what_cannot_be_examined(clf: FairTPTClassifier, tmp_path: Path) -> None:
-    with pytest.raises(FairTTAError, match=r"`images` should be several images \(got one\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`images` should be several images \(got one\)"
+    ):
         clf.examine(IMAGES[0])
-    with pytest.raises(FairTTAError, match=r"`images` should be at least one image \(got none\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`images` should be at least one image \(got none\)"
+    ):
         clf.examine([])
     with pytest.raises(ImageError, match="`images` should be an image"):
         clf.examine(7)
@@ -199,16 +224,36 @@ def edited(text: str, place: tuple[Any, ...], value: Any) -> str:
     ("place", "value", "message"),
     [
         (("n",), 0, "this is not an examination of schema 'fair-tta/examination/1': "),
-        (("schema",), "x", "this examination has the schema 'x', but this version of fair-tta"),
-        (("ranking", "place"), ["zero"], "the ranking of 'place' is not one of the adapters"),
+        (
+            ("schema",),
+            "x",
+            "this examination has the schema 'x', but this version of fair-tta",
+        ),
+        (
+            ("ranking", "place"),
+            ["zero"],
+            "the ranking of 'place' is not one of the adapters",
+        ),
         (("targets",), ["cat", "dog"], "the associations of 'place' are not complete"),
-        (("adapters", 1, "pseudo_eod"), {}, "'orth' is not examined by every attribute"),
-        (("adapters", 0, "changed_share", "value"), 1.5, "at `$.adapters[0].changed_share.value`"),
+        (
+            ("adapters", 1, "pseudo_eod"),
+            {},
+            "'orth' is not examined by every attribute",
+        ),
+        (
+            ("adapters", 0, "changed_share", "value"),
+            1.5,
+            "at `$.adapters[0].changed_share.value`",
+        ),
         (("more",), 1, "unknown field `more`"),
     ],
 )
 def test_damaged_files_are_one_clear_error(
-    examination: Examination, tmp_path: Path, place: tuple[Any, ...], value: Any, message: str
+    examination: Examination,
+    tmp_path: Path,
+    place: tuple[Any, ...],
+    value: Any,
+    message: str,
 ) -> None:
     path = tmp_path / "examine.json"
     path.write_text(edited(examination.to_json(), place, value))

@@ -28,8 +28,13 @@ def made(answers: list[str], name: str = "before", **more: Any) -> Audit:
 @pytest.mark.filterwarnings("ignore:no answer is 'animal'")
 def test_rates_are_those_of_the_metrics() -> None:
     found = made(BEFORE).document
-    assert found.data.harmful == {"crime": ("thief",), "not <human>": ("<ape>", "animal")}
-    rates: dict[Any, Any] = {(h.classes, *h.sensitive.items()): h.rate for h in found.runs[0].harm}
+    assert found.data.harmful == {
+        "crime": ("thief",),
+        "not <human>": ("<ape>", "animal"),
+    }
+    rates: dict[Any, Any] = {
+        (h.classes, *h.sensitive.items()): h.rate for h in found.runs[0].harm
+    }
     assert len(rates) == 2 * (1 + 2 + 2)
     for name, classes in SETS.items():
         everybody = metrics.harm_rate(BEFORE, ["all"] * 120, classes)["all"]
@@ -66,13 +71,18 @@ def test_report_and_card_show_them_escaped() -> None:
 
 
 def test_one_set_needs_no_name() -> None:
-    assert made(BEFORE, harmful=["thief"]).document.data.harmful == {"harmful": ("thief",)}
+    assert made(BEFORE, harmful=["thief"]).document.data.harmful == {
+        "harmful": ("thief",)
+    }
 
 
 @pytest.mark.parametrize(
     ("harmful", "message"),
     [
-        ("thief", r"`harmful` should be a list of classes, or \{name: classes\} \(got 'thief'\)"),
+        (
+            "thief",
+            r"`harmful` should be a list of classes, or \{name: classes\} \(got 'thief'\)",
+        ),
         ({"crime": []}, "`harmful` should be a list of classes"),
         (["thug"], r"`harmful` should be among the classes, .* \(got \['thug'\]\)"),
     ],

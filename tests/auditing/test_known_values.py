@@ -51,13 +51,17 @@ def test_audits_tell_it_the_values(
     with pytest.warns(SmallGroupWarning):
         star = clf.audit(images, labels, values, adapter=fit_on(TIEStar(), clf, images))
     assert star.runs == ("TIEStar",)
-    with pytest.raises(FairTTAError, match="TIE has to know the true sensitive value of each"):
+    with pytest.raises(
+        FairTTAError, match="TIE has to know the true sensitive value of each"
+    ):
         clf.with_adapter(tie).predict(images)
     with pytest.warns(SmallGroupWarning):  # of a classifier that holds it
         assert clf.with_adapter(tie).audit(images, labels, values) == found
 
 
-def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[Any]]) -> None:
+def test_audits_need_the_classifiers_words(
+    birds: tuple[FairTPTClassifier, list[Any]],
+) -> None:
     clf, drawn = birds
     (attribute,) = clf.sensitive
     images, labels = [p.image for p in drawn], [p.target for p in drawn]
@@ -66,7 +70,11 @@ def test_audits_need_the_classifiers_words(birds: tuple[FairTPTClassifier, list[
     with pytest.raises(FairTTAError, match="TIE has not been fitted: call `clf"):
         clf.audit(images, labels, values, adapter=TIE())
     for wrong in ({"sex": values}, ["swamp"] * len(drawn)):
-        with pytest.raises(FairTTAError, match="TIE has to know the true values: `sensitive` shou"):
+        with pytest.raises(
+            FairTTAError, match="TIE has to know the true values: `sensitive` shou"
+        ):
             clf.audit(images, labels, wrong, adapter=tie)
-    with pytest.raises(FairTTAError, match=r"`labels` should be as many as images \(got fewer\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`labels` should be as many as images \(got fewer\)"
+    ):
         clf.audit(iter(images), labels[:7], values[:7], adapter=tie)

@@ -14,7 +14,9 @@ Z, POWER = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
 
 
 def connor(loss: float, gain: float) -> int:
-    root = Z * math.sqrt(loss + gain) + POWER * math.sqrt(loss + gain - (gain - loss) ** 2)
+    root = Z * math.sqrt(loss + gain) + POWER * math.sqrt(
+        loss + gain - (gain - loss) ** 2
+    )
     return math.ceil((root / (gain - loss)) ** 2 - 1e-9)
 
 
@@ -23,7 +25,11 @@ def test_each_group_at_the_accuracy_that_needs_most() -> None:
     plan = group_labels(shares, ["man", "woman"], ["blond", "dark"], 0.95)
     assert plan.each == math.ceil((Z / 0.05) ** 2 / 4) == 385
     assert (plan.groups, plan.half_width) == (4, 0.05)
-    assert (plan.rarest_target, plan.rarest_value, plan.rarest_share) == ("dark", "man", 0.1)
+    assert (plan.rarest_target, plan.rarest_value, plan.rarest_share) == (
+        "dark",
+        "man",
+        0.1,
+    )
     assert plan.at_random == 3850
     never = group_labels(np.array([[1.0, 0.0]]), ["man"], ["blond", "dark"], 0.95)
     assert never.at_random is None

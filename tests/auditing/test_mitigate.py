@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from fits import fit_on
 
-from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
+from fair_tta import (
+    AssociationCorrection,
+    FairTPTClassifier,
+    FairTTAError,
+    LogitBalance,
+    ZeroShot,
+)
 from fair_tta.auditing import Mitigation
 from fair_tta.methods import load_adapter
 from fair_tta.miniature import BADGES, BIRDS
@@ -36,7 +42,11 @@ def test_labels_choose_and_the_method_is_fitted_on_all(labelled: Mitigation) -> 
         assert value.flatten().tolist() == pytest.approx(
             expected.tensors[name].flatten().tolist(), abs=1e-4
         )
-    assert labelled.audit.runs == ("zero-shot", "association-correction", "logit-balance")
+    assert labelled.audit.runs == (
+        "zero-shot",
+        "association-correction",
+        "logit-balance",
+    )
     assert "cross-fitted on these 450 images" in labelled.audit.warnings[0]
 
 
@@ -71,20 +81,26 @@ def test_a_method_without_a_fit_is_saved_with_its_settings(
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_without_an_effect_there_is_no_method() -> None:
-    found = classifier().mitigate(IMAGES[:45], [one.target for one in DRAWN[:45]], PLACES[:45])
+    found = classifier().mitigate(
+        IMAGES[:45], [one.target for one in DRAWN[:45]], PLACES[:45]
+    )
     assert found.adapter is None
     assert "No method is chosen: association-correction does not sign" in found.reason
     assert found.classifier.adapter == ZeroShot()
 
 
 def test_without_labels_it_refuses_in_one_sentence() -> None:
-    with pytest.raises(FairTTAError, match=r"logit-balance.*label about a hundred") as refused:
+    with pytest.raises(
+        FairTTAError, match=r"logit-balance.*label about a hundred"
+    ) as refused:
         classifier().mitigate(IMAGES)
     assert str(refused.value).count(". ") == 0
 
 
 def test_without_attribute_values_it_says_that_they_are_needed() -> None:
-    with pytest.raises(FairTTAError, match="`sensitive` should be the attribute values") as refused:
+    with pytest.raises(
+        FairTTAError, match="`sensitive` should be the attribute values"
+    ) as refused:
         classifier().mitigate(IMAGES, [one.target for one in DRAWN])
     assert str(refused.value).count(". ") == 0
 

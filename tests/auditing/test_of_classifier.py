@@ -74,7 +74,9 @@ def test_clf_audit_measures_its_predictions(clf: FairTPTClassifier) -> None:
     assert provenance["machine"]["cpus"] >= 1
 
 
-def test_two_audits_of_the_same_run_are_equal_except_for_time(clf: FairTPTClassifier) -> None:
+def test_two_audits_of_the_same_run_are_equal_except_for_time(
+    clf: FairTPTClassifier,
+) -> None:
     first, second = (clf.audit(IMAGES, LABELS, PLACES) for _ in range(2))
     assert first == second
     assert first.to_dict()["runs"][0]["cost"] != second.to_dict()["runs"][0]["cost"]
@@ -82,11 +84,16 @@ def test_two_audits_of_the_same_run_are_equal_except_for_time(clf: FairTPTClassi
 
 def test_adapters_side_by_side(clf: FairTPTClassifier) -> None:
     fixed = clf.with_adapter(TPT(rate=FixedRate(0.5)))
-    together = compare([clf.audit(IMAGES, LABELS, PLACES), fixed.audit(IMAGES, LABELS, PLACES)])
+    together = compare(
+        [clf.audit(IMAGES, LABELS, PLACES), fixed.audit(IMAGES, LABELS, PLACES)]
+    )
     assert together.runs == ("ZeroShot", "TPT")
     settings = together.to_dict()["runs"][1]["adapter"]["settings"]
     assert settings["rate"]["name"] == "FixedRate"
-    assert settings["rate"]["settings"] == {"lr": 0.5, "optimizer": "torch.optim.adamw.AdamW"}
+    assert settings["rate"]["settings"] == {
+        "lr": 0.5,
+        "optimizer": "torch.optim.adamw.AdamW",
+    }
     assert together.to_dict()["runs"][1]["relative_steps"]["n"] == 8
     assert Audit.from_json(together.to_json()) == together
 
@@ -102,12 +109,17 @@ def test_labels_and_attributes_of_ones_own(clf: FairTPTClassifier) -> None:
         interval=Bootstrap(100),
     )
     assert renamed.runs == ("mine",)
-    assert renamed.to_dict()["data"]["sensitive"] == {"place": ["sea"], "light": ["day", "night"]}
+    assert renamed.to_dict()["data"]["sensitive"] == {
+        "place": ["sea"],
+        "light": ["day", "night"],
+    }
     accuracy = clf.audit(IMAGES, LABELS, PLACES).estimate("accuracy").value
     assert renamed.estimate("accuracy").value == accuracy
 
 
-def test_sensitive_values_that_do_not_occur_are_reported(clf: FairTPTClassifier) -> None:
+def test_sensitive_values_that_do_not_occur_are_reported(
+    clf: FairTPTClassifier,
+) -> None:
     found = clf.audit(IMAGES, LABELS, {"place": ["water"] * 8})
     land = found.to_dict()["runs"][0]["groups"][1]
     assert land["sensitive"] == {"place": "land"}
@@ -136,8 +148,12 @@ def test_errors(clf: FairTPTClassifier, images: Any, labels: Any, message: str) 
     assert str(error.value) == message
 
 
-def test_a_missing_label_is_not_blamed_on_the_sensitive_values(clf: FairTPTClassifier) -> None:
-    with pytest.raises(FairTTAError, match=r"`labels` should be as many as images, 8 \(got 7\)"):
+def test_a_missing_label_is_not_blamed_on_the_sensitive_values(
+    clf: FairTPTClassifier,
+) -> None:
+    with pytest.raises(
+        FairTTAError, match=r"`labels` should be as many as images, 8 \(got 7\)"
+    ):
         clf.audit(IMAGES, LABELS[:7], PLACES)
 
 
@@ -146,8 +162,12 @@ def test_predictions_as_a_data_frame(clf: FairTPTClassifier) -> None:
     predictions = clf.predict(IMAGES)
     frame = predictions.to_dataframe()
     assert frame["label"].tolist() == [p.label for p in predictions]
-    assert frame["probabilities: dog"].tolist() == [p.probabilities["dog"] for p in predictions]
-    assert frame["sensitive: place: land"][0] == predictions[0].sensitive["place"]["land"]
+    assert frame["probabilities: dog"].tolist() == [
+        p.probabilities["dog"] for p in predictions
+    ]
+    assert (
+        frame["sensitive: place: land"][0] == predictions[0].sensitive["place"]["land"]
+    )
     assert frame["warnings"][0] == ""
     assert not frame["flipped"].any()
 
@@ -167,7 +187,9 @@ def test_predictions_are_answers(clf: FairTPTClassifier) -> None:
     assert run.perceived
     assert run.median_confidence == other.median_confidence
     scores = Scores(confidence=[0.5] * 8)
-    own = audit(LABELS, predictions, PLACES, name="mine", scores=scores, targets=[*TARGETS])
+    own = audit(
+        LABELS, predictions, PLACES, name="mine", scores=scores, targets=[*TARGETS]
+    )
     assert own.runs == ("mine",)
     assert own.document.runs[0].median_confidence == 0.5
 
@@ -181,7 +203,9 @@ def test_before_and_after_are_compared_without_a_model(clf: FairTPTClassifier) -
     assert half.runs == both.runs
 
 
-def test_labels_in_other_words_are_explained_for_predictions_too(clf: FairTPTClassifier) -> None:
+def test_labels_in_other_words_are_explained_for_predictions_too(
+    clf: FairTPTClassifier,
+) -> None:
     with pytest.raises(FairTTAError, match="`y_pred` should be among the classes"):
         audit([0, 1] * 4, clf.predict(IMAGES), PLACES)
 
@@ -190,7 +214,9 @@ def test_answers_that_are_missing_are_refused(clf: FairTPTClassifier) -> None:
     with pytest.warns(UserWarning, match="image 1: "):
         some = clf.predict([IMAGES[0], b"nonsense"], errors="skip")
     assert some.labels[1] is None
-    with pytest.raises(FairTTAError, match=r"\(got none for 1, the first at place 1, which could"):
+    with pytest.raises(
+        FairTTAError, match=r"\(got none for 1, the first at place 1, which could"
+    ):
         audit(LABELS[:2], some, PLACES[:2])
 
 
@@ -200,7 +226,9 @@ def test_the_hash_is_of_the_weights() -> None:
     with torch.no_grad():
         next(other.parameters())[0, 0] += 1e-3
     assert weights_hash(model) == weights_hash(same) != weights_hash(other)
-    halves = [copy.deepcopy(model).to(dtype) for dtype in (torch.bfloat16, torch.float16)]
+    halves = [
+        copy.deepcopy(model).to(dtype) for dtype in (torch.bfloat16, torch.float16)
+    ]
     assert len({weights_hash(m) for m in (model, *halves)}) == 3
     assert weights_hash(nn.Linear(2, 2, device="meta")) is None
 

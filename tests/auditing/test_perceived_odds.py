@@ -24,7 +24,10 @@ TRUTH, GENDERS, AGES = (
 BEFORE = np.where(generator.random(N) < 0.7, TRUTH, "cat")
 AFTER = np.where(generator.random(N) < 0.2, TRUTH, BEFORE)
 Q = generator.dirichlet([1, 1], N)
-W = {"gender": generator.dirichlet([1, 1], N), "mood": generator.dirichlet([1, 1, 1], N)}
+W = {
+    "gender": generator.dirichlet([1, 1], N),
+    "mood": generator.dirichlet([1, 1, 1], N),
+}
 
 
 def named(q: Any) -> dict[str, Any]:
@@ -54,7 +57,9 @@ def test_it_holds_what_the_functions_say(both: Audit) -> None:
         for attribute, odds in run.perceived.items():
             pseudo = pseudo_odds([positions(answers)], Q, W[attribute], QUICK).runs[0]
             assert odds.pseudo_eod == pseudo
-        true = metrics.equalized_odds_difference(TRUTH, answers, GENDERS, interval=QUICK)
+        true = metrics.equalized_odds_difference(
+            TRUTH, answers, GENDERS, interval=QUICK
+        )
         found = run.perceived["gender"].eod
         assert found is not None
         assert found == true
@@ -62,7 +67,9 @@ def test_it_holds_what_the_functions_say(both: Audit) -> None:
         assert run.perceived["mood"].eod is None  # nobody labelled it
     change = both.document.comparisons[0].perceived
     assert change is not None
-    pseudo = pseudo_odds([positions(BEFORE), positions(AFTER)], Q, W["gender"], QUICK).changes[0]
+    pseudo = pseudo_odds(
+        [positions(BEFORE), positions(AFTER)], Q, W["gender"], QUICK
+    ).changes[0]
     assert change["gender"].pseudo_eod == pseudo
     true = metrics.paired_difference(
         definitions.EQUALIZED_ODDS, TRUTH, BEFORE, AFTER, GENDERS, interval=QUICK
@@ -86,7 +93,9 @@ def test_without_beliefs_there_is_nothing(both: Audit) -> None:
     assert bare.document.runs[0].perceived is None
     assert "perceived" not in json.loads(bare.to_json())["runs"][0]
     assert "audit-table-perceived" not in html(bare)
-    only_targets = audit(TRUTH, BEFORE, GENDERS, scores=Scores(zero_shot=named(Q)), interval=QUICK)
+    only_targets = audit(
+        TRUTH, BEFORE, GENDERS, scores=Scores(zero_shot=named(Q)), interval=QUICK
+    )
     assert only_targets.document.runs[0].perceived is None
     mixed = compare([make(BEFORE, "before"), audit(
         TRUTH, AFTER, {"gender": GENDERS, "age": AGES}, name="after", targets=CLASSES,
@@ -102,7 +111,10 @@ def test_two_models_have_no_common_beliefs() -> None:
     nearly = np.clip(Q + 1e-5, 0, 1)
     assert (
         compare(
-            [make(BEFORE, "before"), make(AFTER, "after", q=nearly / nearly.sum(1, keepdims=True))]
+            [
+                make(BEFORE, "before"),
+                make(AFTER, "after", q=nearly / nearly.sum(1, keepdims=True)),
+            ]
         )
         .document.comparisons[0]
         .perceived
@@ -131,9 +143,15 @@ def test_what_does_not_fit_is_refused() -> None:
         FairTTAError, match=r"zero_shot\['cat'\]` should be as long as `y_true`, 400"
     ):
         make(BEFORE, "before", q=Q[:7])
-    with pytest.raises(FairTTAError, match=r"`zero_shot` should be from 0 on and sum to 1"):
+    with pytest.raises(
+        FairTTAError, match=r"`zero_shot` should be from 0 on and sum to 1"
+    ):
         make(BEFORE, "before", q=Q / 2)
-    with pytest.raises(FairTTAError, match=r"zero_shot\['cat'\]` should lie between 0 and 1"):
+    with pytest.raises(
+        FairTTAError, match=r"zero_shot\['cat'\]` should lie between 0 and 1"
+    ):
         make(BEFORE, "before", q=2 * Q)
-    with pytest.raises(FairTTAError, match=r"sensitive_zero_shot\['a'\]` should be as long"):
+    with pytest.raises(
+        FairTTAError, match=r"sensitive_zero_shot\['a'\]` should be as long"
+    ):
         Scores(sensitive_zero_shot={"a": Q[:3]})._checked(N)

@@ -29,7 +29,12 @@ def answers(seed: int = 0) -> tuple[list[str], list[str], list[str], list[str]]:
     before = np.where(luck < right_before, truth, 1 - truth)
     after = np.where(luck < right_after, truth, 1 - truth)
     places = np.array(["indoors", "outdoors"])[cell // 2]
-    return names[truth].tolist(), places.tolist(), names[before].tolist(), names[after].tolist()
+    return (
+        names[truth].tolist(),
+        places.tolist(),
+        names[before].tolist(),
+        names[after].tolist(),
+    )
 
 
 def compared(times: int, digests: bool = True, **options: Any) -> Audit:
@@ -38,7 +43,8 @@ def compared(times: int, digests: bool = True, **options: Any) -> Audit:
     contents = [f"image {i % IMAGES}" for i in range(len(truth))] if digests else None
     runs = (("before", before), ("after", after))
     return compare(
-        audit(truth, run, places, name=name, digests=contents, **options) for name, run in runs
+        audit(truth, run, places, name=name, digests=contents, **options)
+        for name, run in runs
     )
 
 
@@ -62,7 +68,9 @@ def test_repeating_images_makes_no_interval_narrower(metric: str) -> None:
 
 
 def test_repeating_images_makes_no_interval_of_a_group_narrower() -> None:
-    once, often = (compared(times).document.comparisons[0].groups for times in (1, TIMES))
+    once, often = (
+        compared(times).document.comparisons[0].groups for times in (1, TIMES)
+    )
     for one, many in zip(once, often, strict=True):
         assert one.difference.low is not None
         assert one.difference.high is not None
@@ -72,7 +80,9 @@ def test_repeating_images_makes_no_interval_of_a_group_narrower() -> None:
         assert many.difference.high - many.difference.low > least
         assert many.changes.mcnemar_p is None
         if one.changes.images_needed is not None:
-            assert many.changes.images_needed == pytest.approx(one.changes.images_needed, rel=0.1)
+            assert many.changes.images_needed == pytest.approx(
+                one.changes.images_needed, rel=0.1
+            )
 
 
 def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
@@ -88,8 +98,12 @@ def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
             confidence=np.tile(sure, times),
             entropy=np.tile(entropy, times),
             sensitive_entropy={"place": np.tile(entropy, times)},
-            zero_shot={name: np.tile(column, times) for name, column in beliefs.items()},
-            sensitive_zero_shot={"place": np.tile(np.stack([values, 1 - values], 1), (times, 1))},
+            zero_shot={
+                name: np.tile(column, times) for name, column in beliefs.items()
+            },
+            sensitive_zero_shot={
+                "place": np.tile(np.stack([values, 1 - values], 1), (times, 1))
+            },
         )
         contents = [i % IMAGES for i in range(len(truth))]
         return audit(truth, before, {"place": places}, scores=scores, digests=contents)
@@ -145,7 +159,9 @@ def test_few_different_images_have_figures_without_intervals() -> None:
     truth, places, before, after = (column[:8] * 20 for column in answers())
     contents = [f"image {i % 8}" for i in range(len(truth))]
     runs = (("before", before), ("after", after))
-    found = compare(audit(truth, run, places, name=name, digests=contents) for name, run in runs)
+    found = compare(
+        audit(truth, run, places, name=name, digests=contents) for name, run in runs
+    )
     assert any("8 different images" in warning for warning in found.warnings)
     accuracy = found.estimate("accuracy", "after")
     assert 0 < float(accuracy) < 1
@@ -158,7 +174,9 @@ def test_few_different_images_have_figures_without_intervals() -> None:
 
 def test_named_clusters_and_images_are_joined() -> None:
     persons = np.array([0, 0, 1, 2, 3])
-    contents = np.array([0, 1, 2, 2, 3])  # the third and the fourth row are the same image
+    contents = np.array(
+        [0, 1, 2, 2, 3]
+    )  # the third and the fourth row are the same image
     assert join_clusters(persons, contents).tolist() == [0, 0, 1, 1, 2]  # type: ignore[union-attr]
     assert join_clusters(None, np.arange(5)) is None
     persons_of_rows = [i // 2 for i in range(IMAGES)] * TIMES
@@ -178,7 +196,9 @@ def test_answers_alone_follow_a_run_that_knows_its_images() -> None:
     assert found.document.runs == (*measured.runs, *known.document.runs)
 
 
-def vectors(seed: int = 0) -> tuple[FairTPTClassifier, np.ndarray[Any, Any], list[str], list[str]]:
+def vectors(
+    seed: int = 0,
+) -> tuple[FairTPTClassifier, np.ndarray[Any, Any], list[str], list[str]]:
     """Sixty vectors of two classes in two groups, and a classifier of such vectors."""
     generator = np.random.default_rng(seed)
     axes = np.eye(8, dtype=np.float32)
@@ -215,6 +235,8 @@ def test_a_classifier_knows_repeated_features(as_list: bool) -> None:
 def test_a_classifier_that_is_told_persons_joins_both() -> None:
     clf, rows, labels, groups = vectors()
     persons = [i // 3 for i in range(60)] * 2
-    found = clf.audit(Features(np.tile(rows, (2, 1))), labels * 2, groups * 2, clusters=persons)
+    found = clf.audit(
+        Features(np.tile(rows, (2, 1))), labels * 2, groups * 2, clusters=persons
+    )
     assert found.document.data.clusters == 20
     assert found.document.data.different_images == 60

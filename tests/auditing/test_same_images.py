@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fair_tta import FairTPTClassifier, FairTTAError, Features, audit, compare, miniature
+from fair_tta import (
+    FairTPTClassifier,
+    FairTTAError,
+    Features,
+    audit,
+    compare,
+    miniature,
+)
 from fair_tta.auditing import Audit
 from fair_tta.metrics import Bootstrap
 
@@ -15,9 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarni
 
 TASK = miniature.BADGES
 QUICK = Bootstrap(100)
-OTHER_IMAGES = (
-    "should be of the same images in the same order, but the images of 'a' and 'b' differ"
-)
+OTHER_IMAGES = "should be of the same images in the same order, but the images of 'a' and 'b' differ"
 
 
 def answered(name: str, digests: Sequence[object] | None) -> Audit:
@@ -42,7 +47,11 @@ def test_other_digests_are_other_images(other: list[str]) -> None:
     both = compare([first, without])
     with pytest.raises(FairTTAError, match=OTHER_IMAGES):
         compare([both, answered("b", other)])
-    assert compare([both, answered("d", [f"image {i}" for i in range(80)])]).runs == ("a", "c", "d")
+    assert compare([both, answered("d", [f"image {i}" for i in range(80)])]).runs == (
+        "a",
+        "c",
+        "d",
+    )
 
 
 def test_a_classifier_knows_other_images_and_another_order() -> None:

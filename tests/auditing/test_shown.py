@@ -47,7 +47,12 @@ def test_an_attribute_does_not_take_the_place_of_a_figure(attribute: str) -> Non
     pytest.importorskip("pandas")
     frame = audit(TRUTH, TRUTH, {attribute: PLACE}).to_frame()
     last = frame.iloc[-1]
-    assert last[["run", "target", "value", "n"]].tolist() == ["predictions", "dog", 1.0, 25]
+    assert last[["run", "target", "value", "n"]].tolist() == [
+        "predictions",
+        "dog",
+        1.0,
+        25,
+    ]
     assert last[f"sensitive: {attribute}"] == "out"
 
 
@@ -82,7 +87,9 @@ def test_latex_has_differences(loaded: Audit) -> None:
     *_, below = loaded.to_latex().split(r"\midrule")
     (comparison,) = loaded.document.comparisons
     title, row, *_ = below.strip().splitlines()
-    assert title == r"\multicolumn{6}{l}{Difference from a\_b \& c, on the same images} \\"
+    assert (
+        title == r"\multicolumn{6}{l}{Difference from a\_b \& c, on the same images} \\"
+    )
     shown = comparison.adjusted.accuracy.to_text("+").replace("%", "")
     assert row.startswith(f"{comparison.run} & {shown} & ")
     assert row.count("&") == 5

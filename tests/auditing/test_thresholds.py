@@ -26,10 +26,17 @@ RUNS = ["ZeroShot"]
 )
 def test_what_is_read(text: str, metric: str, sign: str, points: float) -> None:
     (found,) = read_thresholds([text], "tpt", ["tpt"])
-    assert (found.metric, found.sign, found.points, found.run) == (metric, sign, points, "tpt")
+    assert (found.metric, found.sign, found.points, found.run) == (
+        metric,
+        sign,
+        points,
+        "tpt",
+    )
 
 
-@pytest.mark.parametrize("text", ["", "wga", "wga < ", "< 3", "wga < -1", "wga < 101", "gap > 1"])
+@pytest.mark.parametrize(
+    "text", ["", "wga", "wga < ", "< 3", "wga < -1", "wga < 101", "gap > 1"]
+)
 def test_what_cannot_be_meant(text: str) -> None:
     with pytest.raises(FairTTAError, match="threshold"):
         read_thresholds([text], "tpt", ["tpt"])
@@ -51,14 +58,19 @@ def test_the_whole_interval_has_to_lie_beyond() -> None:
     for name, figure in document.runs[0].metrics.by_name().items():
         if figure.low is None or figure.high is None:
             continue
-        low, high = math.floor(1000 * figure.low) / 10, math.ceil(1000 * figure.high) / 10
+        low, high = (
+            math.floor(1000 * figure.low) / 10,
+            math.ceil(1000 * figure.high) / 10,
+        )
         cases = [
             (">", low - 0.1, "failed"), (">", high, "passed"), (">", (low + high) / 2, "undecided"),
             ("<", high + 0.1, "failed"), ("<", low, "passed"), ("<", (low + high) / 2, "undecided"),
         ]  # fmt: skip
         for sign, points, outcome in cases:
             if 0 <= points <= 100 and low < high:
-                (rule,) = read_thresholds([f"{name} {sign} {points:.2f}"], "ZeroShot", RUNS)
+                (rule,) = read_thresholds(
+                    [f"{name} {sign} {points:.2f}"], "ZeroShot", RUNS
+                )
                 assert judge(rule, document).outcome == outcome, (rule, figure)
 
 

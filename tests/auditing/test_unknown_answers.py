@@ -30,7 +30,9 @@ def audited(answers: Any, **more: Any) -> tuple[Audit, list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = audit(TRUTH, answers, PLACE, **more)
-    return found, [str(one.message) for one in caught if one.category is UnknownAnswerWarning]
+    return found, [
+        str(one.message) for one in caught if one.category is UnknownAnswerWarning
+    ]
 
 
 @pytest.mark.parametrize("targets", [None, ["cat", "dog"]])
@@ -70,7 +72,12 @@ def test_some_unknown_answers_are_wrong_and_counted(targets: Any) -> None:
     # each is as wrong as the other class would be
     wrong, no_warning = audited(np.where(np.arange(N) < 20, OTHER, ANSWERS))
     assert no_warning == []
-    for metric in ("accuracy", "balanced_accuracy", "worst_group_accuracy", "typical_gap"):
+    for metric in (
+        "accuracy",
+        "balanced_accuracy",
+        "worst_group_accuracy",
+        "typical_gap",
+    ):
         assert found.estimate(metric) == wrong.estimate(metric)
     assert found.to_dataframe()["y_pred: mine"].value_counts()["(no class)"] == 20
 
@@ -115,14 +122,20 @@ def test_only_the_most_frequent_are_named() -> None:
 @pytest.mark.parametrize("order", [("honest", "unsure"), ("unsure", "honest")])
 def test_they_are_compared_with_runs_that_have_none(order: tuple[str, str]) -> None:
     runs = {"honest": ANSWERS, "unsure": UNSURE}
-    audits = [audited(runs[name], targets=["cat", "dog"], name=name)[0] for name in order]
+    audits = [
+        audited(runs[name], targets=["cat", "dog"], name=name)[0] for name in order
+    ]
     both = compare(audits)
     change = both.difference("accuracy", order[1]).value
     expected = [(runs[name] == TRUTH).mean() for name in order]
     assert change == pytest.approx(expected[1] - expected[0])
     assert sum("unsure: 20 of 400" in sentence for sentence in both.warnings) == 1
     assert both.document.data.targets == ("cat", "dog")
-    assert {group.target for group in both.document.comparisons[0].groups} == {None, "cat", "dog"}
+    assert {group.target for group in both.document.comparisons[0].groups} == {
+        None,
+        "cat",
+        "dog",
+    }
 
 
 def test_a_class_without_images_is_named_by_targets() -> None:

@@ -49,7 +49,11 @@ def test_a_group_that_falls_is_not_green() -> None:
     """Accuracy, balanced accuracy and the worst group gain; one group falls from 80 to 64."""
     found = both(rates_of(200, 160, 180, 180, 60), rates_of(200, 128, 180, 180, 140))
     verdict = judged(found)
-    assert (verdict.typical_gap, verdict.accuracy, verdict.balanced_accuracy) == (-1, 1, 1)
+    assert (verdict.typical_gap, verdict.accuracy, verdict.balanced_accuracy) == (
+        -1,
+        1,
+        1,
+    )
     assert verdict.falling_groups == ("cat / in",)
     assert not verdict.is_shown
     assert verdict.objection == "significantly costs cat / in"
@@ -81,9 +85,14 @@ def test_a_model_at_chance_is_not_green() -> None:
     assert not verdict.is_shown
     balanced = both(rates_of(300, 150, 90, 60, 90), rates_of(300, 150, 150, 150, 150))
     assert judged(balanced).costs == []
-    assert "is not shown to answer better than chance" in str(judged(balanced).objection)
+    assert "is not shown to answer better than chance" in str(
+        judged(balanced).objection
+    )
     _, tried, todo = cards([("", balanced.document)])
-    assert "M narrows the gap, but is not shown to answer better than chance: " in tried.text
+    assert (
+        "M narrows the gap, but is not shown to answer better than chance: "
+        in tried.text
+    )
     assert "at balanced accuracy 50.0" in tried.text
     assert todo.text == "Do not use M: it is not shown to answer better than chance."
 
@@ -115,7 +124,8 @@ def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
         for p, n, s in zip(places, sizes, [0.3] * 5 + [0.96] * 4, strict=True)
     }
     after = {
-        ("cat", p): (round(n * s), n) for p, n, s in zip(places, sizes, [0.8] * 9, strict=True)
+        ("cat", p): (round(n * s), n)
+        for p, n, s in zip(places, sizes, [0.8] * 9, strict=True)
     }
     before |= {("dog", p): (90, 100) for p in places}
     after |= {("dog", p): (90, 100) for p in places}
@@ -127,7 +137,11 @@ def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
 
 
 def test_groups_without_images_are_named_and_do_not_forbid_a_verdict() -> None:
-    before = {("cat", "in"): (180, 200), ("cat", "out"): (60, 200), ("dog", "in"): (180, 200)}
+    before = {
+        ("cat", "in"): (180, 200),
+        ("cat", "out"): (60, 200),
+        ("dog", "in"): (180, 200),
+    }
     after = {**before, ("cat", "out"): (160, 200)}
     found = both(before, after)
     assert not_measurable(found.document) == [
@@ -150,9 +164,17 @@ CELL = st.tuples(st.integers(8, 60), st.floats(0, 1), st.floats(0, 1))
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(CELL, min_size=4, max_size=4))
-def test_no_first_screen_contradicts_itself(cells: list[tuple[int, float, float]]) -> None:
-    before = {at: (round(n * share), n) for at, (n, share, _) in zip(CELLS, cells, strict=True)}
-    after = {at: (round(n * share), n) for at, (n, _, share) in zip(CELLS, cells, strict=True)}
+def test_no_first_screen_contradicts_itself(
+    cells: list[tuple[int, float, float]],
+) -> None:
+    before = {
+        at: (round(n * share), n)
+        for at, (n, share, _) in zip(CELLS, cells, strict=True)
+    }
+    after = {
+        at: (round(n * share), n)
+        for at, (n, _, share) in zip(CELLS, cells, strict=True)
+    }
     found = both(before, after)
     document = found.document
     _, tried, todo = cards([("", document)])
@@ -181,9 +203,13 @@ def test_one_group_only_is_a_warning() -> None:
 
 def test_too_few_different_images_show_no_figure() -> None:
     truth, said, group = answers(dict.fromkeys(CELLS, (6, 9)))
-    found = audit(truth, said, {"place": group}, digests=[str(i // 6) for i in range(36)])
+    found = audit(
+        truth, said, {"place": group}, digests=[str(i // 6) for i in range(36)]
+    )
     (seen, _) = cards([("", found.document)])
-    assert seen.text == ("No figure is shown: no interval, as there are only 6 different images.")
+    assert seen.text == (
+        "No figure is shown: no interval, as there are only 6 different images."
+    )
     for text in (str(found), markdown(found), found._repr_html_()):
         assert "66.7" not in text
         assert "67" not in text

@@ -24,12 +24,17 @@ WGA, EOD = definitions.WORST_GROUP_ACCURACY, definitions.EQUALIZED_ODDS
 
 def design(n: object, right: object, lost: object, won: object) -> Design:
     sizes = np.array(n)
-    parts = [np.broadcast_to(np.array(x, np.float64), sizes.shape) for x in (right, lost, won)]
+    parts = [
+        np.broadcast_to(np.array(x, np.float64), sizes.shape)
+        for x in (right, lost, won)
+    ]
     return Design("", sizes, *parts)
 
 
 def test_both_agree_where_no_other_group_can_be_the_worst() -> None:
-    clear = design(np.full((2, 2), 200), [[0.2, 0.95], [0.95, 0.95]], 0.02, [[0.08, 0.02]] * 2)
+    clear = design(
+        np.full((2, 2), 200), [[0.2, 0.95], [0.95, 0.95]], 0.02, [[0.08, 0.02]] * 2
+    )
     assert clear.fair_oracle(WGA) == pytest.approx(clear.oracle(WGA), abs=0.03)
 
 
@@ -40,13 +45,17 @@ def test_the_fair_one_shows_less_where_many_groups_may_be() -> None:
 
 
 def test_a_figure_without_extremes_has_one_oracle() -> None:
-    some = design(np.full((2, 2), 100), [[0.9, 0.6], [0.6, 0.9]], 0.02, [[0.02, 0.15]] * 2)
+    some = design(
+        np.full((2, 2), 100), [[0.9, 0.6], [0.6, 0.9]], 0.02, [[0.02, 0.15]] * 2
+    )
     assert some.fair_oracle(definitions.ACCURACY) == some.oracle(definitions.ACCURACY)
 
 
 def test_the_upper_end_of_a_mean_is_over_every_combination() -> None:
     random = np.random.default_rng(0)
-    classes = [random.normal(random.normal(0, 1, (3, 1)), 0.3, (3, 50)) for _ in range(2)]
+    classes = [
+        random.normal(random.normal(0, 1, (3, 1)), 0.3, (3, 50)) for _ in range(2)
+    ]
     every = np.array([(a + b) / 2 for a in classes[0] for b in classes[1]])
     ends = every + norm.ppf(0.975) * every.std(1, ddof=1, keepdims=True)
     assert upper_ends(classes) == pytest.approx(ends.max(0), abs=1e-9)

@@ -28,9 +28,20 @@ def module() -> Any:
     sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def call(module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> dict[str, Any]:
+def call(
+    module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str
+) -> dict[str, Any]:
     out = folder / "effect.json"
-    sizes = ["--seeds", "2", "--pictures", "24", "--with-views", "9", "--reference", "40"]
+    sizes = [
+        "--seeds",
+        "2",
+        "--pictures",
+        "24",
+        "--with-views",
+        "9",
+        "--reference",
+        "40",
+    ]
     given = ["effect.py", *sizes, "--tasks", "birds", "badges", "--adapters", *METHODS]
     monkeypatch.setattr(
         sys, "argv", [*given, "--out", str(out), "--bank", str(folder / "bank"), *more]
@@ -46,17 +57,25 @@ def test_runs_from_end_to_end_and_goes_on(
 ) -> None:
     parts = ("methods", "placebos", "reference", "skew", "tradeoff")
     found = call(module, monkeypatch, tmp_path, "--part", *parts)["parts"]
-    assert list(found["methods"]) == [f"{q}/{m}" for q in ("birds", "badges") for m in METHODS]
+    assert list(found["methods"]) == [
+        f"{q}/{m}" for q in ("birds", "badges") for m in METHODS
+    ]
     for name, entry in found["methods"].items():
-        assert entry["n"] == (18 if name.endswith("/zero") else 48), "view 0 alone, or all views"
+        assert entry["n"] == (18 if name.endswith("/zero") else 48), (
+            "view 0 alone, or all views"
+        )
         for metric in ("accuracy", "balanced", "wga", "eod"):
             figure = entry[metric]
             assert figure["low"] <= figure["change"] <= figure["high"]
-            assert figure["after"] - figure["before"] == pytest.approx(figure["change"], abs=0.02)
+            assert figure["after"] - figure["before"] == pytest.approx(
+                figure["change"], abs=0.02
+            )
     assert found["methods"]["birds/zero-shot"]["changed"] == 0
     kinds = {"right", "wrong attribute", "random flips", "stranger"}
     assert all(set(entry) == kinds for entry in found["placebos"].values())
-    assert list(found["reference"]) == [f"{q}/logit-balance/30" for q in ("birds", "badges")]
+    assert list(found["reference"]) == [
+        f"{q}/logit-balance/30" for q in ("birds", "badges")
+    ]
     assert len(found["skew"]) == 6
     (points,) = found["tradeoff"].values()
     assert points["0/1"]["changed"] == 0
@@ -70,7 +89,9 @@ def test_runs_from_end_to_end_and_goes_on(
         call(module, monkeypatch, tmp_path, "--part", "methods", "--pictures", "36")
 
 
-def test_every_method_of_the_library_is_asked(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_of_the_library_is_asked(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fair_tta.methods._registry import ADAPTERS
 
     monkeypatch.setattr(sys, "argv", ["effect.py"])
@@ -82,7 +103,9 @@ def test_placebos_are_what_they_say(module: Any) -> None:
     random = np.random.default_rng(0)
     before, shift = random.dirichlet([1, 1, 1], 50), random.normal(size=(50, 3))
     after = before * np.exp(shift)
-    method = module("effect_figures").Answers(before, after / after.sum(1, keepdims=True))
+    method = module("effect_figures").Answers(
+        before, after / after.sum(1, keepdims=True)
+    )
     parts = module("effect_parts")
     labels = method.labels[0]
     flipped = parts.flipped(labels, method, random)
@@ -98,7 +121,9 @@ def test_groups_get_the_shares_of_a_mix(module: Any) -> None:
     question = pictures.QUESTIONS["badges"]
     groups = [question.task.groups[i % 9] for i in range(900)]
     drawn = pictures.Pictures(
-        torch.zeros(900, 1, 2), [g[0] for g in groups], {"colour": [g[1] for g in groups]}
+        torch.zeros(900, 1, 2),
+        [g[0] for g in groups],
+        {"colour": [g[1] for g in groups]},
     )
     skews = module("effect_parts").skews(question)
     along = drawn.mixed(skews["goes along"], 110)
@@ -126,11 +151,18 @@ def test_results_are_the_figures_of_the_json(module: Any, tmp_path: Path) -> Non
     assert len(names) == 1 + 5 + 8
     for name in names:
         kept = (files.RESULTS / name).read_text("utf-8")
-        assert kept == (tmp_path / name).read_text("utf-8"), "python benchmarks/effect.py --page"
+        assert kept == (tmp_path / name).read_text("utf-8"), (
+            "python benchmarks/effect.py --page"
+        )
 
 
 def test_what_a_mark_rests_on_is_printed(module: Any) -> None:
     change = module("effect_page").change
-    assert change({"change": 0.2, "low": 0.01, "high": 0.4}, 1) == "**+0.2** [+0.01, +0.4]"
-    assert change({"change": -0.04, "low": -1.0, "high": -0.02}, 1) == "-0.04 (worse) [-1.0, -0.02]"
+    assert (
+        change({"change": 0.2, "low": 0.01, "high": 0.4}, 1) == "**+0.2** [+0.01, +0.4]"
+    )
+    assert (
+        change({"change": -0.04, "low": -1.0, "high": -0.02}, 1)
+        == "-0.04 (worse) [-1.0, -0.02]"
+    )
     assert change({"change": 0.0, "low": -0.1, "high": 0.1}, 1) == "0.0 [-0.1, +0.1]"

@@ -61,14 +61,24 @@ def test_answers_on_fairface_are_audited_by_race_age_and_gender(
 ) -> None:
     write_answers(tmp_path, module)
     results = tmp_path / "results"
-    call(monkeypatch, module("fairface_answers"), "--data", tmp_path, "--results", results)
+    call(
+        monkeypatch,
+        module("fairface_answers"),
+        "--data",
+        tmp_path,
+        "--results",
+        results,
+    )
     printed, text = capsys.readouterr().out, (results / "fairface.md").read_text()
     assert "| Male | Black | 20 | 0.0 [" in text
     assert "| Female | White | 20 | 80.0 [" in text, "every fifth is wrong"
     with (results / "fairface" / "gender-by-race.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert float(rows[0]["ViT-B/16 OpenAI low"]) < float(rows[0]["ViT-B/16 OpenAI"])
-    for row in ("| gender | ViT-L/14 LAION-2B | age |", "| race | ViT-B/16 OpenAI | gender |"):
+    for row in (
+        "| gender | ViT-L/14 LAION-2B | age |",
+        "| race | ViT-B/16 OpenAI | gender |",
+    ):
         assert row in printed
     assert printed.count("| 240 | groovy-lizard/") == 4
     assert "0.0 [0.0, " in printed.partition("## changes")[0], "the worst group"
@@ -78,7 +88,9 @@ def test_answers_on_fairface_are_audited_by_race_age_and_gender(
 def test_the_page_repeats_tables_of_the_results(module: Any, name: str) -> None:
     files = module("result_files")
     kept = (files.RESULTS / f"{name}.md").read_text("utf-8")
-    blocks = dict(re.findall(r"^## ([\w-]+)\n\n(.*?)(?=\n\n## |\Z)", kept.strip(), re.M | re.S))
+    blocks = dict(
+        re.findall(r"^## ([\w-]+)\n\n(.*?)(?=\n\n## |\Z)", kept.strip(), re.M | re.S)
+    )
     text = files.PAGE.read_text("utf-8")
     assert f"<!-- {name}: " in text
     assert files.filled(text, name, blocks) == text
@@ -129,7 +141,9 @@ def write_celeba(folder: Path, module: Any, images: int = 60) -> None:
     features = generator.normal(size=(images, 32)) * 0.2
     for i, row in enumerate(labels):
         there, absent = tasks["Eyeglasses"]
-        features[i] += texts[there if row[0] else absent] + texts["Man" if row[-1] else "Woman"]
+        features[i] += (
+            texts[there if row[0] else absent] + texts["Man" if row[-1] else "Woman"]
+        )
     np.savez(
         folder / "celeba1000_openai_vitb32.npz",
         features=features.astype(np.float16),
@@ -138,7 +152,9 @@ def write_celeba(folder: Path, module: Any, images: int = 60) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.FeatureMismatchWarning")  # random numbers
+@pytest.mark.filterwarnings(
+    "ignore::fair_tta.errors.FeatureMismatchWarning"
+)  # random numbers
 def test_all_six_tasks_are_reported_whatever_they_show(
     module: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -153,7 +169,13 @@ def test_all_six_tasks_are_reported_whatever_they_show(
     of_beards = printed.partition("## Beard")[2].partition("##")[0]
     assert "Human beard / Woman 0; " in of_beards
     assert "**one class only**" in of_beards
-    for method in ("association-correction", "logit-balance", "roboshot", "orthcali:lam=0", "tie"):
+    for method in (
+        "association-correction",
+        "logit-balance",
+        "roboshot",
+        "orthcali:lam=0",
+        "tie",
+    ):
         assert printed.count(f"| `{method}` | ") == 6
     not_run = printed.partition("## not-run")[2]
     assert "- `perception-clip`: " in not_run
@@ -177,7 +199,9 @@ def test_no_image_is_answered_by_a_fit_that_has_seen_it(
     answers = module("real_clip").answers_of(question, "logit-balance")
     assert len(seen) == 5
     assert all(answer in question.classifier.targets for answer in answers)
-    counts = [sum((rows == one).all(1).any() for rows in seen) for one in question.features]
+    counts = [
+        sum((rows == one).all(1).any() for rows in seen) for one in question.features
+    ]
     assert counts == [4] * len(question.features), "of five fits one answers"
 
 
@@ -222,19 +246,29 @@ def sem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.FeatureMismatchWarning")  # random numbers
+@pytest.mark.filterwarnings(
+    "ignore::fair_tta.errors.FeatureMismatchWarning"
+)  # random numbers
 def test_the_layout_of_sem_is_read(
-    module: Any, monkeypatch: pytest.MonkeyPatch, sem: Path, capsys: pytest.CaptureFixture[str]
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    sem: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = ("--sem", sem, "--model", "miniature", "--backbones", "ViT-B-16", "RN101")
     call(monkeypatch, module("real_clip"), *given)
     printed = capsys.readouterr().out
-    birds = printed.partition("## Waterbirds bird type x background, ViT-B-16")[2].partition("##")[
-        0
-    ]
-    assert "n = 40: water bird / water 10; water bird / land 10; land bird / water 10; " in birds
+    birds = printed.partition("## Waterbirds bird type x background, ViT-B-16")[
+        2
+    ].partition("##")[0]
+    assert (
+        "n = 40: water bird / water 10; water bird / land 10; land bird / water 10; "
+        in birds
+    )
     ages = printed.partition("## UTKFace age x race, ViT-B-16")[2]
-    assert "n = 32: " in ages[:30], "those who are none of the paper's four races are left out"
+    assert "n = 32: " in ages[:30], (
+        "those who are none of the paper's four races are left out"
+    )
     assert "blond / male 10; " in printed
     assert "old / " in printed
     assert "perception-clip" in birds, "the model has every prompt"
@@ -248,7 +282,9 @@ def test_features_that_do_not_match_the_rows_are_refused(
 
     folder = tmp_path / "sem"
     shutil.copytree(sem, folder)
-    np.save(folder / "FairFace" / "CLIP_RN50_embeddings.npy", np.ones((3, 8), np.float16))
+    np.save(
+        folder / "FairFace" / "CLIP_RN50_embeddings.npy", np.ones((3, 8), np.float16)
+    )
     given = ("--sem", folder, "--model", "miniature", "--backbones", "RN50")
     with pytest.raises(SystemExit, match="3 rows, but metadata"):
         call(monkeypatch, module("real_clip"), *given)

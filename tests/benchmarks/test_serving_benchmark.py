@@ -53,7 +53,10 @@ def encoded(image: Any) -> dict[str, str]:
 def test_the_server_of_the_page_answers_a_batch() -> None:
     api = runpy.run_path(str(EXAMPLE))["Classify"](max_batch_size=8, batch_timeout=0.01)
     api.setup("cpu")
-    requests = [encoded(BIRDS.draw(1)[0].image), {"image": base64.b64encode(b"no").decode()}]
+    requests = [
+        encoded(BIRDS.draw(1)[0].image),
+        {"image": base64.b64encode(b"no").decode()},
+    ]
     with pytest.warns(UserWarning, match="image 1: cannot read"):
         found = api.predict([api.decode_request(request) for request in requests])
     answers = [api.encode_response(each) for each in found]
@@ -83,7 +86,9 @@ def test_the_server_of_the_page_runs() -> None:
     try:
         body = json.dumps(encoded(BIRDS.draw(1)[0].image)).encode()
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/predict", body, headers)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/predict", body, headers
+        )
         while True:
             try:
                 answer = json.load(urllib.request.urlopen(request, timeout=120))

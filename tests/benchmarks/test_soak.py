@@ -25,21 +25,38 @@ def soak() -> Iterator[Any]:
 
 def points(memory: list[float], blocks: float = 0.0) -> list[dict[str, float]]:
     return [
-        {"predictions": 500 * i, "resident_mib": mib, "python_blocks": 1e6 + blocks * 500 * i}
+        {
+            "predictions": 500 * i,
+            "resident_mib": mib,
+            "python_blocks": 1e6 + blocks * 500 * i,
+        }
         for i, mib in enumerate(memory)
     ]
 
 
 def run(curve: list[dict[str, float]], soak: Any, **end: int) -> dict[str, Any]:
-    same = {"threads": 5, "python_threads": 1, "files": 6, "random_states": "a", "hooks": 0}
-    return {"growth": soak.growth(curve), "start": same, "warm": same, "end": same | end}
+    same = {
+        "threads": 5,
+        "python_threads": 1,
+        "files": 6,
+        "random_states": "a",
+        "hooks": 0,
+    }
+    return {
+        "growth": soak.growth(curve),
+        "start": same,
+        "warm": same,
+        "end": same | end,
+    }
 
 
 def test_what_grows_is_told(soak: Any) -> None:
     flat = [800.0] * 10 + [900.0, 903.0] * 20
     assert soak.verdict(run(points(flat), soak)) == 0
     assert soak.verdict(run(points([900.0 + i for i in range(50)]), soak)) == 1
-    assert soak.growth(points(flat, blocks=0.2))["blocks_per_prediction"] == pytest.approx(0.2)
+    assert soak.growth(points(flat, blocks=0.2))[
+        "blocks_per_prediction"
+    ] == pytest.approx(0.2)
     assert soak.verdict(run(points(flat, blocks=0.2), soak)) == 1
     for name in ("hooks", "threads", "files"):
         assert soak.changed(run(points(flat), soak, **{name: 99})) == [name]

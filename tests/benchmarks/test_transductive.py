@@ -30,7 +30,9 @@ def literally(images: Any, first: Any, weight: float) -> Any:
     """The formulas of the docstring, a number at a time."""
     n, dim = images.shape
     near = [
-        sorted((j for j in range(n) if j != i), key=lambda j: -float(images[i] @ images[j]))[:3]
+        sorted(
+            (j for j in range(n) if j != i), key=lambda j: -float(images[i] @ images[j])
+        )[:3]
         for i in range(n)
     ]
     z = [list(map(float, line)) for line in first]
@@ -44,14 +46,24 @@ def literally(images: Any, first: Any, weight: float) -> Any:
             for i in range(n):
                 odds = []
                 for k in classes:
-                    density = sum((images[i][d] - mu[k][d]) ** 2 / var[d] for d in range(dim))
+                    density = sum(
+                        (images[i][d] - mu[k][d]) ** 2 / var[d] for d in range(dim)
+                    )
                     pull = sum(float(images[i] @ images[j]) * z[j][k] for j in near[i])
                     odds.append(first[i][k] * np.exp(-weight * density / 2 + pull))
                 new.append([o / sum(odds) for o in odds])
             z = new
-        mu = [sum(z[i][k] * images[i] for i in range(n)) / sum(r[k] for r in z) for k in classes]
+        mu = [
+            sum(z[i][k] * images[i] for i in range(n)) / sum(r[k] for r in z)
+            for k in classes
+        ]
         var = [
-            sum(z[i][k] * (images[i][d] - mu[k][d]) ** 2 for i in range(n) for k in classes) / n
+            sum(
+                z[i][k] * (images[i][d] - mu[k][d]) ** 2
+                for i in range(n)
+                for k in classes
+            )
+            / n
             for d in range(dim)
         ]
     return np.array(z)
@@ -65,7 +77,9 @@ def test_the_formulas(script: Any, weight: float) -> None:
     np.testing.assert_allclose(found, literally(images, first, weight), atol=1e-8)
 
 
-def test_without_the_mixture_and_neighbours_that_agree_it_stays_zero_shot(script: Any) -> None:
+def test_without_the_mixture_and_neighbours_that_agree_it_stays_zero_shot(
+    script: Any,
+) -> None:
     images = script.unit(drawn(2)[0])
     first = np.full((40, 2), 0.5)
     np.testing.assert_allclose(script.transclip(images, first, 0.0), first, atol=1e-12)
@@ -96,7 +110,11 @@ def test_small_files_of_the_same_layout(
 ) -> None:
     generator = np.random.default_rng(0)
     names = sorted({prompt for prompts in script.TASKS.values() for prompt in prompts})
-    attributes = [*(name for name in script.TASKS if name != "Beard"), "No_Beard", "Male"]
+    attributes = [
+        *(name for name in script.TASKS if name != "Beard"),
+        "No_Beard",
+        "Male",
+    ]
     labels = np.tile(np.arange(60)[:, None] // np.arange(1, 8) % 2, 1)
     features = generator.normal(size=(60, 16)).astype(np.float16)
     np.savez(
@@ -111,7 +129,9 @@ def test_small_files_of_the_same_layout(
         labels=np.arange(20) % 10,
     )
     tables = {"lvis": ["spectacles"], "o365": [*script.CIFAR], "oid": names}
-    vectors = {kind: generator.normal(size=(len(of), 16)) for kind, of in tables.items()}
+    vectors = {
+        kind: generator.normal(size=(len(of), 16)) for kind, of in tables.items()
+    }
     keys = {f"{kind}_names": np.array(of) for kind, of in tables.items()}
     arrays: dict[str, Any] = {**vectors, **keys}
     np.savez(tmp_path / "text_detic_openai_vitb32.npz", **arrays)

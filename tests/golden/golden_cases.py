@@ -24,7 +24,9 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))  # for `python tests/golden/write.py`
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / "helpers")
+)  # for `python tests/golden/write.py`
 
 import families
 
@@ -111,7 +113,9 @@ METHODS: dict[str, Any] = {
     "PerceptionCLIP": PerceptionCLIP(),
     "PerceptionCLIP without class": PerceptionCLIP(temperature=3.0, with_class=False),
     "SAGE": SAGE(),
-    "SAGE 2": SAGE(templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2),
+    "SAGE 2": SAGE(
+        templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2
+    ),
     "PartialProjection": PartialProjection(),
     "EpisodicTIE": EpisodicTIE(),
     "LogitBalance": LogitBalance(),
@@ -155,7 +159,11 @@ class World:
             classifiers = [self.classifier.with_adapter(one) for one in known]
             pairs = zip(classifiers, places, strict=True)
             return [one.predict(self.images[i]) for one, i in pairs]
-        return [*self.classifier.with_adapter(method).predict([self.images[i] for i in places])]
+        return [
+            *self.classifier.with_adapter(method).predict(
+                [self.images[i] for i in places]
+            )
+        ]
 
 
 def _miniature(name: str) -> World:
@@ -178,7 +186,9 @@ def _family(model: Any, attributes: Sequence[str], **more: Any) -> World:
     targets = ["cat", "black dog", "water bird"]
     template = "a photo of a {sensitive} {target}."
     images = [_blocks(i) for i in range(64)]
-    in_turn = {a: [names[i % len(names)] for i in range(40)] for a, names in sensitive.items()}
+    in_turn = {
+        a: [names[i % len(names)] for i in range(40)] for a, names in sensitive.items()
+    }
     return World(
         FairTPTClassifier(model, targets, sensitive, template, views=AugMix(8), **more),
         images[24:],
@@ -194,8 +204,20 @@ def _transformers() -> World:
 
 
 def _open_clip() -> World:
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    vision = {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    }
     model = drawn_weights(open_clip.CLIP(16, vision, text))
     transform = open_clip.image_transform(32, is_train=False)
     return _family((model, transform, open_clip.SimpleTokenizer()), ("sex",))
@@ -205,7 +227,9 @@ def drawn_weights(model: Any) -> Any:
     """The model with weights that depend on the names and shapes of its parameters alone."""
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            drawn = np.random.default_rng(crc32(name.encode())).standard_normal(weight.shape)
+            drawn = np.random.default_rng(crc32(name.encode())).standard_normal(
+                weight.shape
+            )
             if name == "logit_scale":
                 drawn = np.log(20.0)
             elif weight.ndim == 1:
@@ -221,7 +245,9 @@ def drawn_weights(model: Any) -> Any:
 
 def _blocks(seed: int) -> Image.Image:
     """Coloured squares, 32 x 32 pixels."""
-    colours = np.random.default_rng([5, seed]).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    colours = np.random.default_rng([5, seed]).integers(
+        0, 256, (4, 4, 3), dtype=np.uint8
+    )
     return Image.fromarray(colours.repeat(8, 0).repeat(8, 1))
 
 
@@ -255,8 +281,18 @@ def clustering_objective(of: World, method: Any) -> float:
 # --- fixed runs --------------------------------------------------------------------------------
 
 _NAMES = [
-    *("--targets", "water bird=of a water bird", "--targets", "land bird=of a land bird"),
-    *("--sensitive", "background: water=on water", "--sensitive", "background: land=on land"),
+    *(
+        "--targets",
+        "water bird=of a water bird",
+        "--targets",
+        "land bird=of a land bird",
+    ),
+    *(
+        "--sensitive",
+        "background: water=on water",
+        "--sensitive",
+        "background: land=on land",
+    ),
     *("--template", miniature.BIRDS.template, "--batch-size", "8"),
 ]
 _METHODS = "zero-shot,association-correction,logit-balance,fair-tpt"
@@ -286,7 +322,9 @@ def run_all(folder: Path) -> Iterator[Path]:
     examine = (images, "--views", "8")
     _call("examine", *examine, *_NAMES, *methods, "--out", str(folder / "examine"))
     yield folder / "examine" / "examine.json"
-    _call("mitigate", images, *labels, *values, *_NAMES, "--out", str(folder / "mitigate"))
+    _call(
+        "mitigate", images, *labels, *values, *_NAMES, "--out", str(folder / "mitigate")
+    )
     yield folder / "mitigate" / "audit.json"
 
 

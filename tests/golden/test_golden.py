@@ -20,7 +20,9 @@ import pytest
 EXACT = bool(os.environ.get("FAIR_TTA_GOLDEN_EXACT"))
 TOLERANCE = 1e-6 if EXACT else 1e-4
 HAS_SAME_VIEWS = cv2.__version__ >= "5"  # older ones round warped pixels otherwise
-needs_same_views = pytest.mark.skipif(not HAS_SAME_VIEWS, reason="views of OpenCV 5 are compared")
+needs_same_views = pytest.mark.skipif(
+    not HAS_SAME_VIEWS, reason="views of OpenCV 5 are compared"
+)
 GOLDEN: dict[str, Any] = json.loads(cases.PREDICTIONS.read_text("utf-8"))
 PROSE = {"notice", "reason", "repr", "warnings"}
 OF_THE_DAY = {"cost", "fair_tta", "hash", "provenance", "schema", "sha256"}
@@ -35,7 +37,9 @@ def test_predictions_are_the_golden_ones(name: str, method: str) -> None:
     if not HAS_SAME_VIEWS and (needs.views or needs.pixels):
         pytest.skip("views of OpenCV 5 are compared")
     predictions = cases.world(name).predict(method, GOLDEN[name]["places"])
-    for prediction, golden in zip(predictions, GOLDEN[name]["methods"][method], strict=True):
+    for prediction, golden in zip(
+        predictions, GOLDEN[name]["methods"][method], strict=True
+    ):
         label, *numbers = cases.plain(prediction)
         assert label == golden[0]
         tolerance = TOLERANCE
@@ -63,7 +67,11 @@ def differences(golden: Any, figures: Any, where: str = "") -> Iterator[str]:
     if isinstance(golden, dict) and isinstance(figures, dict):
         for key in golden.keys() - PROSE - OF_THE_DAY:
             yield from differences(golden[key], figures.get(key), f"{where}.{key}")
-    elif isinstance(golden, list) and isinstance(figures, list) and len(golden) == len(figures):
+    elif (
+        isinstance(golden, list)
+        and isinstance(figures, list)
+        and len(golden) == len(figures)
+    ):
         for i, (expected, figure) in enumerate(zip(golden, figures, strict=True)):
             yield from differences(expected, figure, f"{where}[{i}]")
     elif not same(golden, figures):

@@ -26,7 +26,10 @@ def clear_places(world: cases.World) -> list[int]:
     clear = set(places)
     for name in cases.METHODS:
         for place, prediction in zip(places, world.predict(name, places), strict=True):
-            for shares in (prediction.probabilities, *prediction.sensitive_zero_shot.values()):
+            for shares in (
+                prediction.probabilities,
+                *prediction.sensitive_zero_shot.values(),
+            ):
                 second, best = sorted(shares.values())[-2:]
                 if best - second < MARGIN:
                     clear.discard(place)
@@ -40,11 +43,19 @@ def write_predictions() -> None:
         world = cases.world(name)
         places = clear_places(world)
         assert len(places) == IMAGES, (name, places)
-        answers = {m: [*map(cases.plain, world.predict(m, places))] for m in cases.METHODS}
+        answers = {
+            m: [*map(cases.plain, world.predict(m, places))] for m in cases.METHODS
+        }
         clusters = world.fitted(cases.METHODS["UMFC"])
         objective = cases.clustering_objective(world, clusters)
-        golden[name] = {"places": places, "umfc_objective": objective, "methods": answers}
-    text = json.dumps(golden, separators=(",", ":")).replace('"methods":{', '"methods":{\n')
+        golden[name] = {
+            "places": places,
+            "umfc_objective": objective,
+            "methods": answers,
+        }
+    text = json.dumps(golden, separators=(",", ":")).replace(
+        '"methods":{', '"methods":{\n'
+    )
     cases.PREDICTIONS.write_text(text.replace("]]],", "]]],\n") + "\n", "utf-8")
 
 

@@ -67,20 +67,31 @@ MACHINES = {
     "avx512": Machine(threads(1, ATEN_CPU_CAPABILITY="avx512"), needs="avx512"),
     "alone": Machine(threads(4), processes=0, seed=1),
     "busy": Machine(threads(1), busy=3),
-    "imitated": Machine(threads(1), seed=1, options=("-p", "other_processor", *NOT_IMITATED)),
+    "imitated": Machine(
+        threads(1), seed=1, options=("-p", "other_processor", *NOT_IMITATED)
+    ),
 }
 
 
 def main() -> int:
     """Run what was asked for; 1 if anything failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="run", help=f"of {', '.join(MACHINES)}")
-    parser.add_argument("--seeds", nargs=2, type=int, default=random.sample(range(10**6), 2))
+    parser.add_argument(
+        "names", nargs="*", metavar="run", help=f"of {', '.join(MACHINES)}"
+    )
+    parser.add_argument(
+        "--seeds", nargs=2, type=int, default=random.sample(range(10**6), 2)
+    )
     asked = parser.parse_args()
     if unknown := [name for name in asked.names if name not in MACHINES]:
-        parser.error(f"there is no run {unknown[0]!r}: choose from {', '.join(MACHINES)}")
+        parser.error(
+            f"there is no run {unknown[0]!r}: choose from {', '.join(MACHINES)}"
+        )
     LOGS.mkdir(exist_ok=True)
-    print(f"hypothesis seeds: {asked.seeds[0]} {asked.seeds[1]}, logs in {LOGS.name}/", flush=True)
+    print(
+        f"hypothesis seeds: {asked.seeds[0]} {asked.seeds[1]}, logs in {LOGS.name}/",
+        flush=True,
+    )
     has, failed = instructions(), 0
     for name in asked.names or MACHINES:
         machine = MACHINES[name]
@@ -95,15 +106,24 @@ def run(name: str, machine: Machine, seed: int) -> bool:
     """One run of the suite, told in one line; whether it passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(machine.processes)]
     command += [f"--hypothesis-seed={seed}", *machine.options]
-    path = os.pathsep.join(filter(None, [str(ROOT / "tests/heavy"), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, **machine.settings, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path}
+    path = os.pathsep.join(
+        filter(None, [str(ROOT / "tests/heavy"), os.environ.get("PYTHONPATH")])
+    )
+    environment = {
+        **os.environ,
+        **machine.settings,
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": path,
+    }
     log, start = LOGS / f"{name}.log", time.monotonic()
     with log.open("w") as file, busy(machine.busy):
         code = subprocess.call(
             command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT
         )
     took = time.monotonic() - start
-    last = (log.read_text(errors="replace").splitlines() or ["no output"])[-1].strip("= ")
+    last = (log.read_text(errors="replace").splitlines() or ["no output"])[-1].strip(
+        "= "
+    )
     word = "FAILED" if code else "passed"
     print(f"{word}   {name}: {machine}, seed {seed}: {last} ({took:.0f} s)", flush=True)
     return code == 0
@@ -113,14 +133,19 @@ def instructions() -> tuple[str, ...]:
     """What this processor has of avx2 and avx512 (torch would believe the variable, and crash)."""
     environment = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
     code = "import torch; print(torch.backends.cpu.get_cpu_capability())"
-    said = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    said = subprocess.check_output(
+        [sys.executable, "-c", code], env=environment, text=True
+    )
     return {"AVX512": ("avx2", "avx512"), "AVX2": ("avx2",)}.get(said.strip(), ())
 
 
 @contextmanager
 def busy(number: int) -> Iterator[None]:
     """Processes that never rest."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(number)
+    ]
     try:
         yield
     finally:

@@ -47,7 +47,9 @@ class OtherProcessor(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         value = func(*args, **(kwargs or {}))
         return moved(value) if func.overloadpacket.__name__ in ROUNDING else value
 

@@ -11,12 +11,20 @@ from torch import Tensor
 
 def random_weights(dim: int, latents: int, seed: int = 0) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"bpre": (dim,), "encoder.weight": (latents, dim), "encoder.bias": (latents,)}
+    shapes = {
+        "bpre": (dim,),
+        "encoder.weight": (latents, dim),
+        "encoder.bias": (latents,),
+    }
     shapes["decoder.weight"] = (dim, latents)
-    return {name: 0.3 * torch.randn(of, generator=generator) for name, of in shapes.items()}
+    return {
+        name: 0.3 * torch.randn(of, generator=generator) for name, of in shapes.items()
+    }
 
 
-def trained_weights(features: Tensor, latents: int, steps: int = 300) -> dict[str, Tensor]:
+def trained_weights(
+    features: Tensor, latents: int, steps: int = 300
+) -> dict[str, Tensor]:
     """Of an autoencoder that was trained on features ``[n, dim]`` with few latents at work."""
     weights = random_weights(features.shape[1], latents)
     weights["bpre"] = features.mean(0)
@@ -24,7 +32,9 @@ def trained_weights(features: Tensor, latents: int, steps: int = 300) -> dict[st
         weight.requires_grad_()
     optimizer = torch.optim.Adam(weights.values(), lr=0.02)
     for _ in range(steps):
-        h = (features - weights["bpre"]) @ weights["encoder.weight"].mT + weights["encoder.bias"]
+        h = (features - weights["bpre"]) @ weights["encoder.weight"].mT + weights[
+            "encoder.bias"
+        ]
         h = h.relu()
         again = h @ weights["decoder.weight"].mT + weights["bpre"]
         loss = (again - features).square().sum(1).mean() + 1e-3 * h.sum(1).mean()

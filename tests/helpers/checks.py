@@ -24,7 +24,9 @@ def make_task(backend: Backend) -> Task:
 
 def picture(seed: int = 0, size: tuple[int, int] = (52, 40)) -> Image.Image:
     generator = torch.Generator().manual_seed(seed)
-    pixels = torch.randint(256, (size[1], size[0], 3), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(
+        256, (size[1], size[0], 3), generator=generator, dtype=torch.uint8
+    )
     return Image.fromarray(pixels.numpy())
 
 
@@ -43,7 +45,9 @@ def assert_splice_is_exact(backend: Any, own: Any) -> None:
         assert (prompts.slots >= 0).any(1).all()
         with torch.no_grad():
             spliced = task.encode(prompts, task.context)
-            torch.testing.assert_close(spliced, unit(own(prompts.tokens)), rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                spliced, unit(own(prompts.tokens)), rtol=0, atol=1e-5
+            )
 
 
 def assert_gradient_is_right(backend: Any) -> None:
@@ -52,14 +56,18 @@ def assert_gradient_is_right(backend: Any) -> None:
     context = task.context.clone().requires_grad_()
     assert context.dtype == torch.float64
     generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(task.target_features.shape, generator=generator, dtype=torch.float64)
+    weight = torch.randn(
+        task.target_features.shape, generator=generator, dtype=torch.float64
+    )
 
     def loss(at: Tensor) -> Tensor:
         return (task.encode(task.target_prompts, at) * weight).sum()
 
     (gradient,) = torch.autograd.grad(loss(context), context)
     assert gradient.norm() > 0
-    random = [torch.randn(context.shape, generator=generator).double() for _ in range(3)]
+    random = [
+        torch.randn(context.shape, generator=generator).double() for _ in range(3)
+    ]
     for direction in (gradient, *random):
         step = 1e-3 * direction / direction.norm()
         with torch.no_grad():
@@ -67,7 +75,9 @@ def assert_gradient_is_right(backend: Any) -> None:
         # ALIGN and others take their softmax in float32 whatever their dtype (mT5 of transformers
         # 4.56: 1.8e-4); a slot that is spliced wrongly is off by per cents
         tolerance = 5e-4 * float(gradient.norm() * step.norm())
-        torch.testing.assert_close(slope, (gradient * step).sum(), rtol=0, atol=tolerance)
+        torch.testing.assert_close(
+            slope, (gradient * step).sum(), rtol=0, atol=tolerance
+        )
 
 
 def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
@@ -80,7 +90,9 @@ def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
         )
     seen: list[int] = []
     layer = backend.layer
-    handle = layer.register_forward_hook(lambda _m, args, _o: seen.append(args[0].shape[1]))
+    handle = layer.register_forward_hook(
+        lambda _m, args, _o: seen.append(args[0].shape[1])
+    )
     backend.encode_text(tokens)
     handle.remove()
     full = tokens.ids.shape[1]
@@ -91,7 +103,9 @@ def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
         assert seen[0] == full
 
 
-def assert_zero_shot_is(backend: Any, logits_per_image: Any, tolerance: float = 1e-5) -> None:
+def assert_zero_shot_is(
+    backend: Any, logits_per_image: Any, tolerance: float = 1e-5
+) -> None:
     """Probabilities equal the softmax of the model's own logits.
 
     Args:

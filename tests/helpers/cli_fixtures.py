@@ -68,7 +68,9 @@ def many(tmp_path: Path) -> Path:
     rows = []
     for i in range(24):
         picture(i).save(tmp_path / "pics" / f"{i}.png")
-        rows.append((f"{i}.png", "cat" if i % 3 else "dog", "water" if i % 2 else "land"))
+        rows.append(
+            (f"{i}.png", "cat" if i % 3 else "dog", "water" if i % 2 else "land")
+        )
     write_labels(tmp_path / "labels.csv", rows)
     return tmp_path
 
@@ -79,15 +81,25 @@ USABLE = [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]
 
 def audit_arguments(folder: Path, model: str, out: str = "out") -> list[str]:
     return [
-        *("audit", "--images", str(folder / "pics"), "--labels", str(folder / "labels.csv")),
+        *(
+            "audit",
+            "--images",
+            str(folder / "pics"),
+            "--labels",
+            str(folder / "labels.csv"),
+        ),
         *("--target-column", "animal", "--sensitive-column", "place", "--model", model),
         *("--out", str(folder / out), "--views", "4", "--batch-size", "4", *NAMES),
     ]
 
 
-def call(*arguments: str, stdin: bytes | None = None, code: int = 0, columns: int = 120) -> Any:
+def call(
+    *arguments: str, stdin: bytes | None = None, code: int = 0, columns: int = 120
+) -> Any:
     """Run the command in this process; the result has stdout and stderr."""
-    result = CliRunner().invoke(app, list(arguments), input=stdin, env={"COLUMNS": str(columns)})
+    result = CliRunner().invoke(
+        app, list(arguments), input=stdin, env={"COLUMNS": str(columns)}
+    )
     assert result.exit_code == code, (result.exit_code, result.output, result.exception)
     return result
 
@@ -106,4 +118,6 @@ def count_rows(out: Path) -> int:
         return 0
     with closing(sqlite3.connect(out / ROWS)) as db:
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return int(db.execute("SELECT count(*) FROM rows").fetchone()[0]) if tables else 0
+        return (
+            int(db.execute("SELECT count(*) FROM rows").fetchone()[0]) if tables else 0
+        )

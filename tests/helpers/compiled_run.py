@@ -25,11 +25,15 @@ def main() -> None:
     names = ["cat", "dog"], ["indoors", "outdoors"]
     plain = FairTPTClassifier(model, *names, **settings).encode(pictures)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # also that the compiler made wrong code, see below
+        warnings.simplefilter(
+            "ignore"
+        )  # also that the compiler made wrong code, see below
         clf = FairTPTClassifier(model, *names, **settings, compile_vision=True)
         found = clf.encode(pictures)
     torch.testing.assert_close(found, plain, rtol=0, atol=1e-5)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(
+        torch.equal(before[name], value) for name, value in model.state_dict().items()
+    )
     assert not hasattr(model, "_orig_mod")
     print("the same features")
 

@@ -34,7 +34,9 @@ def pytest_runtest_protocol(item: Any) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    _SPENT[report.nodeid] += sum(n for name, n in report.user_properties if name == "cpu")
+    _SPENT[report.nodeid] += sum(
+        n for name, n in report.user_properties if name == "cpu"
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -42,6 +44,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for test, seconds in _SPENT.items():
         files[test.partition("::")[0]] += seconds
     for title, spent in (("files", files), ("tests", _SPENT)):
-        terminalreporter.section(f"CPU seconds of {title}, {sum(spent.values()):.0f} in all")
+        terminalreporter.section(
+            f"CPU seconds of {title}, {sum(spent.values()):.0f} in all"
+        )
         for name, seconds in spent.most_common(60):
             terminalreporter.write_line(f"{seconds:8.2f}  {name}")

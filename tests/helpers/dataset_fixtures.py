@@ -44,8 +44,12 @@ class Face(NamedTuple):
 def draw(path: Path, number: int = 0) -> Path:
     """A picture of a few pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture = Image.new("RGB", (12, 12), (40 * number % 256, 90, 255 - 20 * number % 256))
-    ImageDraw.Draw(picture).rectangle((number % 8, 3, number % 8 + 4, 9), fill=(250, 220, 10))
+    picture = Image.new(
+        "RGB", (12, 12), (40 * number % 256, 90, 255 - 20 * number % 256)
+    )
+    ImageDraw.Draw(picture).rectangle(
+        (number % 8, 3, number % 8 + 4, 9), fill=(250, 220, 10)
+    )
     picture.save(path)
     return path
 
@@ -62,20 +66,28 @@ def celeba_faces() -> list[Face]:
     """Every combination of the five attributes; two of three in the test split."""
     answers = product((False, True), repeat=5)
     return [
-        Face(f"{i:06}.jpg", (2, 2, i // 3 % 2)[i % 3], *yes) for i, yes in enumerate(answers, 1)
+        Face(f"{i:06}.jpg", (2, 2, i // 3 % 2)[i % 3], *yes)
+        for i, yes in enumerate(answers, 1)
     ]
 
 
 def celeba_values(face: Face) -> dict[str, int]:
     """All forty attributes as -1 or 1; those that do not matter vary with the name."""
-    values = {name: 1 - 2 * ((i + int(face.name[:6])) % 2) for i, name in enumerate(CELEBA_COLUMNS)}
+    values = {
+        name: 1 - 2 * ((i + int(face.name[:6])) % 2)
+        for i, name in enumerate(CELEBA_COLUMNS)
+    }
     matter = zip(
-        ("Blond_Hair", "Smiling", "Heavy_Makeup", "Eyeglasses", "Male"), face[2:], strict=True
+        ("Blond_Hair", "Smiling", "Heavy_Makeup", "Eyeglasses", "Male"),
+        face[2:],
+        strict=True,
     )
     return {**values, **{name: 1 if yes else -1 for name, yes in matter}}
 
 
-def celeba_text(base: Path, *, attributes: str = "", partition: str = "", images: str = "") -> None:
+def celeba_text(
+    base: Path, *, attributes: str = "", partition: str = "", images: str = ""
+) -> None:
     """The official text files, with runs of spaces, a trailing space, and the official count."""
     lines = ["202599", " ".join(CELEBA_COLUMNS) + " "]
     for face in celeba_faces():
@@ -176,7 +188,9 @@ def waterbirds(base: Path) -> Path:
     rows: list[list[object]] = []
     for i, (split, y, place) in enumerate(combos, 1):
         name = f"{i:03}.Some_Bird/Some_Bird_{i:04}.jpg"
-        rows.append([i, name, y, split, place, "/o/ocean/1.jpg" if place else "/b/bamboo/1.jpg"])
+        rows.append(
+            [i, name, y, split, place, "/o/ocean/1.jpg" if place else "/b/bamboo/1.jpg"]
+        )
         draw(base / name, i)
     header = ["img_id", "img_filename", "y", "split", "place", "place_filename"]
     write_csv(base / "metadata.csv", [header, *rows])
@@ -186,7 +200,8 @@ def waterbirds(base: Path) -> Path:
 def folder(root: Path, n: int = 6) -> tuple[Path, Path]:
     """Images and a file of labels: returns the folder and the file."""
     rows = [
-        [f"{i}.png", ("cat", "dog")[i % 2], ("indoors", "outdoors")[i // 2 % 2]] for i in range(n)
+        [f"{i}.png", ("cat", "dog")[i % 2], ("indoors", "outdoors")[i // 2 % 2]]
+        for i in range(n)
     ]
     for i, (name, *_) in enumerate(rows):
         draw(root / "images" / name, i)

@@ -17,8 +17,20 @@ from fair_tta.models import resolve
 
 
 def _open_clip() -> tuple[Any, Any, Any]:
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    vision = {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    }
     preprocess = open_clip.image_transform(32, is_train=False)
     return open_clip.CLIP(16, vision, text), preprocess, open_clip.SimpleTokenizer()
 

@@ -17,10 +17,14 @@ from fair_tta.methods._base import FindsTexts
 
 def documented(*names: str) -> str:
     """Classes of the page, with what they import."""
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
     classes = [
         re.search(
-            rf"^@dataclass[^\n]*\nclass {name}\(.*?(?=^\S|\Z)", block, re.DOTALL | re.MULTILINE
+            rf"^@dataclass[^\n]*\nclass {name}\(.*?(?=^\S|\Z)",
+            block,
+            re.DOTALL | re.MULTILINE,
         )
         for name in names
         for block in blocks

@@ -28,13 +28,19 @@ WORDS = (
 
 IS_FIVE = int(transformers.__version__.partition(".")[0]) >= 5
 
-if not IS_FIVE:  # its causal mask for float64 is made in float32, where the value does not fit
+if (
+    not IS_FIVE
+):  # its causal mask for float64 is made in float32, where the value does not fit
     from transformers.modeling_attn_mask_utils import AttentionMaskConverter
 
     _make_mask = AttentionMaskConverter._make_causal_mask
 
-    def _mask_of_dtype(shape: Any, dtype: torch.dtype, *others: Any, **more: Any) -> Any:
-        torch.set_default_dtype(torch.float64 if dtype == torch.float64 else torch.float32)
+    def _mask_of_dtype(
+        shape: Any, dtype: torch.dtype, *others: Any, **more: Any
+    ) -> Any:
+        torch.set_default_dtype(
+            torch.float64 if dtype == torch.float64 else torch.float32
+        )
         try:
             return _make_mask(shape, dtype, *others, **more)
         finally:
@@ -49,7 +55,9 @@ def _of_files(kind: str, files: dict[str, str], **more: Any) -> Any:
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, "utf-8")
-        return getattr(transformers, kind)(*(str(Path(folder) / name) for name in files), **more)
+        return getattr(transformers, kind)(
+            *(str(Path(folder) / name) for name in files), **more
+        )
 
 
 @lru_cache
@@ -61,10 +69,15 @@ def clip_tokenizer() -> Any:
     vocab["<|endoftext|>"] = vocab.pop("<end_of_text>")
     merges: Any = list(simple.bpe_ranks)
     if IS_FIVE:
-        return transformers.CLIPTokenizer(vocab=vocab, merges=merges, model_max_length=77)
+        return transformers.CLIPTokenizer(
+            vocab=vocab, merges=merges, model_max_length=77
+        )
     return _of_files(
         "CLIPTokenizerFast",
-        {"vocab.json": json.dumps(vocab), "merges.txt": "\n".join(["#", *map(" ".join, merges)])},
+        {
+            "vocab.json": json.dumps(vocab),
+            "merges.txt": "\n".join(["#", *map(" ".join, merges)]),
+        },
         model_max_length=77,
     )
 
@@ -78,7 +91,9 @@ def bert_tokenizer() -> Any:
     vocab = {token: i for i, token in enumerate(dict.fromkeys([*special, *pieces]))}
     if IS_FIVE:
         return transformers.BertTokenizer(vocab=vocab, model_max_length=512)
-    return _of_files("BertTokenizerFast", {"vocab.txt": "\n".join(vocab)}, model_max_length=512)
+    return _of_files(
+        "BertTokenizerFast", {"vocab.txt": "\n".join(vocab)}, model_max_length=512
+    )
 
 
 @lru_cache
@@ -159,7 +174,9 @@ def _images(kind: Any = transformers.CLIPImageProcessor, **more: Any) -> Any:
 def clip() -> tuple[Any, Any, Any]:
     tokenizer = clip_tokenizer()
     config = transformers.CLIPConfig(
-        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+        text_config=_text(**_clip_ids(tokenizer)),
+        vision_config=_vision(),
+        projection_dim=DIM,
     )
     return transformers.CLIPModel(config), _images(), tokenizer
 
@@ -167,7 +184,9 @@ def clip() -> tuple[Any, Any, Any]:
 def clipseg() -> tuple[Any, Any, Any]:
     tokenizer = clip_tokenizer()
     config = transformers.CLIPSegConfig(
-        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+        text_config=_text(**_clip_ids(tokenizer)),
+        vision_config=_vision(),
+        projection_dim=DIM,
     )
     processor = transformers.ViTImageProcessor(size={"height": SIZE, "width": SIZE})
     return transformers.CLIPSegModel(config), processor, tokenizer
@@ -176,7 +195,9 @@ def clipseg() -> tuple[Any, Any, Any]:
 def metaclip2() -> tuple[Any, Any, Any]:
     tokenizer = unigram_tokenizer("roberta")
     config = transformers.MetaClip2Config(
-        text_config=_text(**_clip_ids(tokenizer)), vision_config=_vision(), projection_dim=DIM
+        text_config=_text(**_clip_ids(tokenizer)),
+        vision_config=_vision(),
+        projection_dim=DIM,
     )
     return transformers.MetaClip2Model(config), _images(), tokenizer
 
@@ -193,7 +214,9 @@ def _siglip_text(tokenizer: Any) -> dict[str, Any]:
 
 def siglip() -> tuple[Any, Any, Any]:
     tokenizer = unigram_tokenizer("siglip")
-    config = transformers.SiglipConfig(text_config=_siglip_text(tokenizer), vision_config=_vision())
+    config = transformers.SiglipConfig(
+        text_config=_siglip_text(tokenizer), vision_config=_vision()
+    )
     processor = transformers.SiglipImageProcessor(size={"height": SIZE, "width": SIZE})
     return transformers.SiglipModel(config), processor, tokenizer
 
@@ -201,7 +224,8 @@ def siglip() -> tuple[Any, Any, Any]:
 def siglip2() -> tuple[Any, Any, Any]:
     tokenizer = unigram_tokenizer("siglip-left")
     config = transformers.Siglip2Config(
-        text_config=_siglip_text(tokenizer), vision_config=_text(patch_size=8, num_patches=16)
+        text_config=_siglip_text(tokenizer),
+        vision_config=_text(patch_size=8, num_patches=16),
     )
     processor = transformers.Siglip2ImageProcessor(patch_size=8, max_num_patches=16)
     return transformers.Siglip2Model(config), processor, tokenizer
@@ -249,7 +273,9 @@ def align() -> tuple[Any, Any, Any]:
         projection_dim=WIDTH,
         temperature_init_value=0.1,
     )
-    processor = transformers.EfficientNetImageProcessor(size={"height": SIZE, "width": SIZE})
+    processor = transformers.EfficientNetImageProcessor(
+        size={"height": SIZE, "width": SIZE}
+    )
     return transformers.AlignModel(config), processor, tokenizer
 
 
@@ -303,7 +329,8 @@ def seeded(build: Callable[[], Any]) -> Any:
     It is built once; every caller has a copy, but for tokenizers.
     """
     return tuple(
-        part if hasattr(part, "encode") else copy.deepcopy(part) for part in _built(build, SIZE)
+        part if hasattr(part, "encode") else copy.deepcopy(part)
+        for part in _built(build, SIZE)
     )
 
 
@@ -316,6 +343,8 @@ def _built(build: Callable[[], Any], _: int) -> Any:
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if weight.ndim > 1 and "logit" not in name:
-                    weight.normal_(std=0.3 if "embed" in name else weight[0].numel() ** -0.5)
+                    weight.normal_(
+                        std=0.3 if "embed" in name else weight[0].numel() ** -0.5
+                    )
     model.eval()
     return parts

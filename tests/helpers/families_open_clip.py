@@ -42,9 +42,17 @@ def tiny_tokenizer(kind: str) -> Any:
     special, template, pad = {
         "roberta": (["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>", "<pad>"),
         "mt5": (["<pad>", "</s>", "<unk>"], "$A </s>", "<pad>"),
-        "siglip": (["<pad>", "</s>", "<unk>"], "$A </s>", "</s>"),  # padded with end of text
+        "siglip": (
+            ["<pad>", "</s>", "<unk>"],
+            "$A </s>",
+            "</s>",
+        ),  # padded with end of text
         "gemma": (["<pad>", "</s>", "<s>", "<unk>"], "$A </s>", "<pad>"),
-        "nllb": (["<s>", "<pad>", "</s>", "<unk>", "eng_Latn"], "eng_Latn $A </s>", "<pad>"),
+        "nllb": (
+            ["<s>", "<pad>", "</s>", "<unk>", "eng_Latn"],
+            "eng_Latn $A </s>",
+            "<pad>",
+        ),
     }[kind]
     inner = _byte_level(special) if kind == "roberta" else _sentencepiece(special)
     inner.post_processor = processors.TemplateProcessing(
@@ -125,9 +133,17 @@ def tiny_text_config(kind: str) -> Any:
             **ids,
         )
     if kind == "nllb":
-        sizes: dict[str, Any] = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": 2 * WIDTH}
-        sides = {f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in sizes.items()}
-        return transformers.M2M100Config(d_model=WIDTH, max_position_embeddings=128, **sides, **ids)
+        sizes: dict[str, Any] = {
+            "layers": LAYERS,
+            "attention_heads": HEADS,
+            "ffn_dim": 2 * WIDTH,
+        }
+        sides = {
+            f"{s}_{k}": v for s in ("encoder", "decoder") for k, v in sizes.items()
+        }
+        return transformers.M2M100Config(
+            d_model=WIDTH, max_position_embeddings=128, **sides, **ids
+        )
     kinds: Any = {
         "bert": transformers.BertConfig,
         "roberta": transformers.RobertaConfig,
@@ -166,19 +182,25 @@ def shrink(config: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(vision.get("layers"), list):  # ResNet
         vision.update(layers=[1, 1, 1, 1], width=8, image_size=SIZE)
     else:
-        vision.update(layers=1, width=WIDTH, head_width=8, patch_size=8, image_size=SIZE)
+        vision.update(
+            layers=1, width=WIDTH, head_width=8, patch_size=8, image_size=SIZE
+        )
     if vision.get("attentional_pool"):
         vision.update(attn_pooler_heads=HEADS, attn_pooler_queries=4)
     small["vision_cfg"] = vision
     if "multimodal_cfg" in small:  # CoCa's decoder of captions
-        small["multimodal_cfg"].update(width=WIDTH, heads=HEADS, layers=1, attn_pooler_heads=HEADS)
+        small["multimodal_cfg"].update(
+            width=WIDTH, heads=HEADS, layers=1, attn_pooler_heads=HEADS
+        )
     return small
 
 
 def build(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """``(model, preprocess, tokenizer)`` of a shrunk config, from open_clip's own functions."""
     with registered(config) as name:
-        model, _, preprocess = open_clip.create_model_and_transforms(name, pretrained_text=False)
+        model, _, preprocess = open_clip.create_model_and_transforms(
+            name, pretrained_text=False
+        )
         return model, preprocess, open_clip.get_tokenizer(name)
 
 

@@ -12,11 +12,18 @@ M = TypeVar("M", bound=Adapter)
 
 
 def fit_on(
-    method: M, classifier: Any, images: Any, known: Any = None, *, progress: bool = False
+    method: M,
+    classifier: Any,
+    images: Any,
+    known: Any = None,
+    *,
+    progress: bool = False,
 ) -> M:
     """What `FairTPTClassifier.fit` makes of a method; `known` are the labels that it needs."""
     labels, sensitive = _by_need(method, known)
-    made: M = fit_method(classifier, method, images, labels, sensitive, progress=progress)
+    made: M = fit_method(
+        classifier, method, images, labels, sensitive, progress=progress
+    )
     return made
 
 

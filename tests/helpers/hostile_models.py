@@ -77,7 +77,9 @@ def save_open_clip(folder: Path, vision: Any = None, **text: Any) -> Path:
     folder.mkdir(exist_ok=True, parents=True)
     config = {"embed_dim": 16, "vision_cfg": vision or VISION, "text_cfg": TEXT | text}
     write(folder / "open_clip_config.json", model_cfg=config, preprocess_cfg={})
-    safetensors.torch.save_file(_open_clip().state_dict(), folder / "open_clip_model.safetensors")
+    safetensors.torch.save_file(
+        _open_clip().state_dict(), folder / "open_clip_model.safetensors"
+    )
     return folder
 
 
@@ -89,7 +91,8 @@ def trusting_subfolder(folder: Path, flag: Path) -> None:
     save_open_clip(folder, hf_tokenizer_name="x", tokenizer_kwargs=kwargs)
     write_code(folder, flag)
     write(
-        folder / "tok" / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2}
+        folder / "tok" / "tokenizer_config.json",
+        auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2},
     )
 
 
@@ -97,14 +100,20 @@ def trusting(folder: Path, flag: Path) -> None:
     kwargs = {"trust_remote_code": True}
     save_open_clip(folder, hf_tokenizer_name="x", tokenizer_kwargs=kwargs)
     write_code(folder, flag)
-    write(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2})
+    write(
+        folder / "tokenizer_config.json",
+        auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2},
+    )
 
 
 def asking(folder: Path, flag: Path) -> None:
     """transformers asks the user whether to run the code; whoever pipes `yes` has answered."""
     save_open_clip(folder, hf_tokenizer_name="x")
     write_code(folder, flag)
-    write(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2})
+    write(
+        folder / "tokenizer_config.json",
+        auto_map={"AutoTokenizer": ["evil.Tokenizer"] * 2},
+    )
 
 
 def legacy_map(folder: Path, flag: Path) -> None:
@@ -116,7 +125,9 @@ def legacy_map(folder: Path, flag: Path) -> None:
 def text_tower(folder: Path, flag: Path) -> None:
     tower = folder / "tower"
     write_code(tower, flag)
-    write(tower / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Text"})
+    write(
+        tower / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Text"}
+    )
     save_open_clip(folder, hf_model_name=str(tower))
 
 
@@ -124,7 +135,9 @@ def text_tower_here(folder: Path, flag: Path) -> None:
     """A path relative to the current folder has the shape of a hub id."""
     tower = Path("evil/tower")
     write_code(tower, flag)
-    write(tower / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Text"})
+    write(
+        tower / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Text"}
+    )
     save_open_clip(folder, hf_model_name=str(tower))
 
 
@@ -133,7 +146,9 @@ def timm_folder(folder: Path, flag: Path) -> None:
     arguments = {"checkpoint_path": str(tower / "weights.pth")}
     write(tower / "config.json", architecture="resnet18", model_args=arguments)
     (tower / "weights.pth").write_bytes(pickle.dumps(Payload(flag)))
-    save_open_clip(folder, vision={"timm_model_name": f"local-dir:{tower}", "image_size": 32})
+    save_open_clip(
+        folder, vision={"timm_model_name": f"local-dir:{tower}", "image_size": 32}
+    )
 
 
 def pickled_open_clip(folder: Path, flag: Path) -> None:
@@ -160,20 +175,28 @@ def pickled_with_type_error(folder: Path, flag: Path) -> None:
     """open_clip answers a TypeError by loading again, without `weights_only`."""
     save_open_clip(folder)
     (folder / "open_clip_model.safetensors").unlink()
-    torch.save({"a": _Broken(), "b": Payload(flag)}, folder / "open_clip_pytorch_model.bin")
+    torch.save(
+        {"a": _Broken(), "b": Payload(flag)}, folder / "open_clip_pytorch_model.bin"
+    )
 
 
 def vocabulary_elsewhere(folder: Path, flag: Path) -> None:
-    save_open_clip(folder, tokenizer_kwargs={"bpe_path": str(flag.parent / "elsewhere.gz")})
+    save_open_clip(
+        folder, tokenizer_kwargs={"bpe_path": str(flag.parent / "elsewhere.gz")}
+    )
 
 
 def endless_pattern(folder: Path, flag: Path) -> None:
     """open_clip puts special tokens into a regular expression as they are."""
-    save_open_clip(folder, tokenizer_kwargs={"additional_special_tokens": ["(.*.*)*=$"]})
+    save_open_clip(
+        folder, tokenizer_kwargs={"additional_special_tokens": ["(.*.*)*=$"]}
+    )
 
 
 def cache_elsewhere(folder: Path, flag: Path) -> None:
-    save_open_clip(folder, hf_tokenizer_name="x", tokenizer_kwargs={"cache_dir": "/elsewhere"})
+    save_open_clip(
+        folder, hf_tokenizer_name="x", tokenizer_kwargs={"cache_dir": "/elsewhere"}
+    )
 
 
 def no_weights(folder: Path, flag: Path) -> None:
@@ -187,7 +210,11 @@ def tower_of_the_hub(folder: Path, flag: Path) -> None:
 
     def save(tower: Path) -> None:
         write_code(tower, flag)
-        write(tower / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Text"})
+        write(
+            tower / "config.json",
+            model_type="evil",
+            auto_map={"AutoConfig": "evil.Text"},
+        )
 
     as_hub(flag.parent / "cache", "somebody/tower", save)
     save_open_clip(folder, hf_model_name="somebody/tower")
@@ -198,7 +225,11 @@ def tower_of_a_known_kind(folder: Path, flag: Path) -> None:
 
     def save(tower: Path) -> None:
         write_code(tower, flag)
-        write(tower / "config.json", model_type="bert", auto_map={"AutoModel": "evil.Model"})
+        write(
+            tower / "config.json",
+            model_type="bert",
+            auto_map={"AutoModel": "evil.Model"},
+        )
 
     as_hub(flag.parent / "cache", "somebody/tower", save)
     save_open_clip(folder, hf_model_name="somebody/tower")
@@ -267,7 +298,9 @@ def own_processor(folder: Path, flag: Path) -> None:
 def own_generation(folder: Path, flag: Path) -> None:
     save_clip(folder)
     write_code(folder / "custom_generate", flag)
-    (folder / "custom_generate" / "evil.py").rename(folder / "custom_generate" / "generate.py")
+    (folder / "custom_generate" / "evil.py").rename(
+        folder / "custom_generate" / "generate.py"
+    )
     write(folder / "config.json", custom_pipelines={"x": {"impl": "evil.Model"}})
 
 
@@ -335,22 +368,34 @@ def shards_elsewhere(folder: Path, flag: Path) -> None:
     save_clip(folder)
     (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
     names = dict.fromkeys(_clip()[0].state_dict(), "../elsewhere.safetensors")
-    write(folder / "model.safetensors.index.json", metadata={"total_size": 1}, weight_map=names)
+    write(
+        folder / "model.safetensors.index.json",
+        metadata={"total_size": 1},
+        weight_map=names,
+    )
 
 
 def words_elsewhere(folder: Path, flag: Path) -> None:
     save_clip(folder)
-    write(folder / "tokenizer_config.json", vocab_file=str(flag.parent / "elsewhere.json"))
+    write(
+        folder / "tokenizer_config.json", vocab_file=str(flag.parent / "elsewhere.json")
+    )
 
 
 def words_by_position(folder: Path, flag: Path) -> None:
     save_clip(folder)
-    write(folder / "tokenizer_config.json", init_inputs=[str(flag.parent / "elsewhere.json")])
+    write(
+        folder / "tokenizer_config.json",
+        init_inputs=[str(flag.parent / "elsewhere.json")],
+    )
 
 
 def tokenizer_files_elsewhere(folder: Path, flag: Path) -> None:
     save_clip(folder)
-    write(folder / "tokenizer_config.json", fast_tokenizer_files=["../tokenizer.0.0.1.json"])
+    write(
+        folder / "tokenizer_config.json",
+        fast_tokenizer_files=["../tokenizer.0.0.1.json"],
+    )
 
 
 def pickled(folder: Path, flag: Path) -> None:
@@ -364,7 +409,11 @@ def pickled_shards(folder: Path, flag: Path) -> None:
     (folder / "model.safetensors").unlink()
     torch.save({"logit_scale": Payload(flag)}, folder / "shard.bin")
     names = dict.fromkeys(_clip()[0].state_dict(), "shard.bin")
-    write(folder / "pytorch_model.bin.index.json", metadata={"total_size": 1}, weight_map=names)
+    write(
+        folder / "pytorch_model.bin.index.json",
+        metadata={"total_size": 1},
+        weight_map=names,
+    )
 
 
 def link_to_a_pickle(folder: Path, flag: Path) -> None:
@@ -412,7 +461,10 @@ def config_behind_a_link(folder: Path, flag: Path) -> None:
 def linked_folder(folder: Path, flag: Path) -> None:
     save_clip(folder)
     write_code(folder.parent / "behind", flag)
-    write(folder.parent / "behind" / "tokenizer_config.json", auto_map=["evil.Tokenizer", None])
+    write(
+        folder.parent / "behind" / "tokenizer_config.json",
+        auto_map=["evil.Tokenizer", None],
+    )
     (folder / "tokenizer").symlink_to(folder.parent / "behind")
 
 
@@ -449,7 +501,9 @@ def escaped_key(folder: Path, flag: Path) -> None:
 def key_that_comes_twice(folder: Path, flag: Path) -> None:
     own_tokenizer_of_two_towers(folder, flag)
     path = folder / "tokenizer_config.json"
-    path.write_text('{"auto_map": null, "tokenizer_class": "BertTokenizer",' + path.read_text()[1:])
+    path.write_text(
+        '{"auto_map": null, "tokenizer_class": "BertTokenizer",' + path.read_text()[1:]
+    )
 
 
 def capital_letters(folder: Path, flag: Path) -> None:
@@ -466,20 +520,29 @@ def words_by_path(folder: Path, flag: Path) -> None:
 
 def words_of_sentencepiece(folder: Path, flag: Path) -> None:
     save_clip(folder)
-    write(folder / "tokenizer_config.json", sp_model_kwargs={"model_file": "/elsewhere"})
+    write(
+        folder / "tokenizer_config.json", sp_model_kwargs={"model_file": "/elsewhere"}
+    )
 
 
 def words_by_special_tokens(folder: Path, flag: Path) -> None:
     """transformers takes whatever stands in this old file for arguments of the tokenizer."""
     save_clip(folder)
     (folder / "tokenizer.json").unlink()
-    write(folder / "special_tokens_map.json", vocab_file=str(flag.parent / "elsewhere.json"))
+    write(
+        folder / "special_tokens_map.json",
+        vocab_file=str(flag.parent / "elsewhere.json"),
+    )
 
 
 def words_with_rules_elsewhere(folder: Path, flag: Path) -> None:
     """This tokenizer opens what its vocabulary names."""
     save_clip(folder)
-    write(folder / "byte_maps.json", decompose_map=str(flag.parent / "elsewhere"), merge_map={})
+    write(
+        folder / "byte_maps.json",
+        decompose_map=str(flag.parent / "elsewhere"),
+        merge_map={},
+    )
     write(folder / "tokenizer_config.json", tokenizer_class="MyT5Tokenizer")
 
 
@@ -566,7 +629,10 @@ OPEN_CLIP: dict[str, tuple[Make, str]] = {
         (no_weights, "could not be loaded"),
         (tower_of_the_hub, "auto_map|model_type"),
         (tower_of_a_known_kind, "auto_map"),
-        (checkpoint_behind_a_link, "open_clip_model.safetensors is a link that leads out of"),
+        (
+            checkpoint_behind_a_link,
+            "open_clip_model.safetensors is a link that leads out of",
+        ),
         (config_behind_a_link, "open_clip_config.json is a link that leads out of"),
     )
 }

@@ -36,13 +36,27 @@ def models() -> dict[str, Any]:
     families.SIZE = SIZE
     parts = families.seeded(families.clip)
     model, images, tokenizer = parts
-    vision = {"image_size": SIZE, "layers": 1, "width": 32, "patch_size": 32, "head_width": 8}
-    text = {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 1}
+    vision = {
+        "image_size": SIZE,
+        "layers": 1,
+        "width": 32,
+        "patch_size": 32,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 16,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 1,
+    }
     mine = open_clip.CLIP(16, vision, text)
     transform = open_clip.image_transform(SIZE, is_train=False)
     return {
         "transformers": resolve(model, (images, tokenizer)),
-        "open_clip": resolve((mine, transform, open_clip.SimpleTokenizer(context_length=16))),
+        "open_clip": resolve(
+            (mine, transform, open_clip.SimpleTokenizer(context_length=16))
+        ),
         "own": Own(resolve(model, (images, tokenizer))),
     }
 
@@ -92,7 +106,9 @@ def python_api(folder: Path, backend: Any) -> None:
         refused("list", partial(mine.predict, [whole, path]))
         refused("proba", partial(mine.predict_proba, [path]))
         refused("encode", partial(mine.encode, [path]))
-        refused("audit", partial(mine.audit, [whole, path], ["cat", "dog"], ["in", "on"]))
+        refused(
+            "audit", partial(mine.audit, [whole, path], ["cat", "dog"], ["in", "on"])
+        )
         both: list[ImageInput] = [whole, path]
         stream = mine.predict(iter(both))
         assert next(stream).label
@@ -116,7 +132,9 @@ def commands(folder: Path) -> None:
         assert result.exit_code == 4, (result.output, result.exception)
         return result
 
-    out = call("predict", str(folder / "pics"), "--json", "--targets", "cat,dog", *model)
+    out = call(
+        "predict", str(folder / "pics"), "--json", "--targets", "cat,dog", *model
+    )
     rows = [json.loads(line) for line in out.stdout.splitlines()]
     assert [bool(row["error"]) for row in rows] == [False] * 8 + [True]
     labels = ["--target-column", "animal", "--sensitive-column", "place"]

@@ -22,7 +22,9 @@ from fair_tta.models import OpenClipBackend, TransformersBackend
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "<!-- begin generated -->", "<!-- end generated -->"
-NAMES: tuple[str, ...] = tuple(open_clip.list_models())  # before any test adds one of its own
+NAMES: tuple[str, ...] = tuple(
+    open_clip.list_models()
+)  # before any test adds one of its own
 
 
 # --- the walk over open_clip.list_models() -------------------------------------------------------
@@ -65,16 +67,22 @@ def examine(config: str) -> Outcome:
         structure = _structure(model)
         backend = OpenClipBackend(model, preprocess, tokenizer)
         cuts_tail, shares = backend.cuts_tail, backend.sharing is not None
-        assert_splice_is_exact(backend, lambda t: model.encode_text(t.ids, normalize=False))
+        assert_splice_is_exact(
+            backend, lambda t: model.encode_text(t.ids, normalize=False)
+        )
     except Exception as error:  # whatever it is, the page names it
         reason = (str(error).strip() or "no message").splitlines()[0]
-        return Outcome(structure, cuts_tail, shares, f"{type(error).__name__}: {reason}")
+        return Outcome(
+            structure, cuts_tail, shares, f"{type(error).__name__}: {reason}"
+        )
     return Outcome(structure, cuts_tail, shares, "")
 
 
 def walk() -> dict[str, Outcome]:
     """The outcome for every name."""
-    found = {name: examine(config) for config, names in configs().items() for name in names}
+    found = {
+        name: examine(config) for config, names in configs().items() for name in names
+    }
     return {name: found[name] for name in NAMES}
 
 
@@ -85,7 +93,9 @@ def _structure(model: Any) -> Structure:
         encoder = type(text.transformer).__name__
         at = type(text.pooler).__name__.removesuffix("Pooler").lower()
         pooling = {"mean": "mean of the real tokens", "cls": "first token"}[at]
-        return Structure(f"{kind}, HFTextEncoder ({encoder})", "both ways, padding masked", pooling)
+        return Structure(
+            f"{kind}, HFTextEncoder ({encoder})", "both ways, padding masked", pooling
+        )
     tower = kind if text is model else f"{kind}, {type(text).__name__}"
     attention = "both ways, padding seen" if text.attn_mask is None else "causal"
     if getattr(text, "cls_emb", None) is not None:
@@ -141,7 +151,10 @@ def tables() -> str:
             "",
             "### Exceptions",
             "",
-            *([f"- `{n}`: {o.problem}" for n, o in outcomes.items() if o.problem] or ["None."]),
+            *(
+                [f"- `{n}`: {o.problem}" for n, o in outcomes.items() if o.problem]
+                or ["None."]
+            ),
         ]
     )
 

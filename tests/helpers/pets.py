@@ -26,7 +26,8 @@ OTHER = BenchmarkTask(
 def save_pets(folder: Path, n: int = 24) -> Path:
     """Write noise with labels: the folder `images` and the file `labels.csv`."""
     rows = [
-        [f"{i}.png", ("cat", "dog")[i % 2], ("indoors", "outdoors")[i // 2 % 2]] for i in range(n)
+        [f"{i}.png", ("cat", "dog")[i % 2], ("indoors", "outdoors")[i // 2 % 2]]
+        for i in range(n)
     ]
     (folder / "images").mkdir(parents=True)
     for i, (name, *_) in enumerate(rows):

@@ -17,7 +17,9 @@ from fair_tta.extend import AugMix
 from fair_tta.models import OpenClipBackend, TransformersBackend
 
 
-def classifier(dtype: torch.dtype = torch.float64, **more: Any) -> tuple[Any, FairTPTClassifier]:
+def classifier(
+    dtype: torch.dtype = torch.float64, **more: Any
+) -> tuple[Any, FairTPTClassifier]:
     """A tiny CLIP, with gains and shifts that are not all 1 and 0, and a classifier of it."""
     model, images, tokenizer = families.seeded(families.clip)
     generator = torch.Generator().manual_seed(5)
@@ -32,7 +34,13 @@ def classifier(dtype: torch.dtype = torch.float64, **more: Any) -> tuple[Any, Fa
 def open_clip_resnet() -> Any:
     """With batch norms, whose statistics must stay as they are."""
     vision = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 1}
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 1,
+    }
     model = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
     preprocess = open_clip.image_transform(32, is_train=False)
     return OpenClipBackend(model, preprocess, open_clip.SimpleTokenizer())
@@ -43,7 +51,9 @@ def norm_parameters(model: Any) -> list[nn.Parameter]:
     return [parameter for layer in layers for parameter in layer.parameters()]
 
 
-def log_probabilities(model: Any, pixels: Tensor, texts: Tensor, scale: float) -> Tensor:
+def log_probabilities(
+    model: Any, pixels: Tensor, texts: Tensor, scale: float
+) -> Tensor:
     output = model.get_image_features(pixel_values=pixels.to(texts.dtype))
     features = output if isinstance(output, Tensor) else output.pooler_output
     features = features / features.norm(dim=-1, keepdim=True)

@@ -78,14 +78,20 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """One operation, on the CPU, if all its tensors are where they should be."""
     name = func.__name__
     tensors: list[Tensor] = []
-    tree_map(lambda x: tensors.append(x) if isinstance(x, Tensor) else None, (args, kwargs))
+    tree_map(
+        lambda x: tensors.append(x) if isinstance(x, Tensor) else None, (args, kwargs)
+    )
     ours = [tensor for tensor in tensors if isinstance(tensor, Pretend)]
     if name.startswith("_to_copy"):
         source, device = args[0], kwargs.get("device")
         if _is_ours(device):
             return Pretend(func(_bare(source), **{**kwargs, "device": "cpu"}))
         copied = func(_bare(source), **kwargs)
-        return Pretend(copied) if isinstance(source, Pretend) and device is None else copied
+        return (
+            Pretend(copied)
+            if isinstance(source, Pretend) and device is None
+            else copied
+        )
     if name.startswith("_local_scalar_dense"):
         return func(_bare(args[0]))
     if name.startswith("copy_"):

@@ -16,7 +16,11 @@ OUTSIDE = "OUTSIDE"
 
 def watch(event: str, args: tuple[Any, ...]) -> None:
     address = (
-        args[1] if event == "socket.connect" else args if event == "socket.getaddrinfo" else ()
+        args[1]
+        if event == "socket.connect"
+        else args
+        if event == "socket.getaddrinfo"
+        else ()
     )
     if isinstance(address, tuple) and address and address[0] not in LOCAL:
         print(f"{OUTSIDE} {event} {address!r}", flush=True)

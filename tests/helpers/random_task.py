@@ -64,7 +64,9 @@ def task_of(
             return joint[prompts]
         return torch.stack([(sentences or {})[text] for text in prompts])
 
-    names = {a: {f"{a} {i}": f"{a} {i}" for i in range(len(z))} for a, z in sensitive.items()}
+    names = {
+        a: {f"{a} {i}": f"{a} {i}" for i in range(len(z))} for a, z in sensitive.items()
+    }
     vars(task).update(
         backend=_Backend(),
         targets={f"target {i}": f"target {i}" for i in range(len(target))},
@@ -137,9 +139,13 @@ def drawn(draw: st.DrawFn, views: int = 1) -> Drawn:
     seed = draw(st.integers(0, 2**32))
     attributes = draw(st.lists(st.integers(2, 4), min_size=1, max_size=2))
     target = random_units(seed, draw(st.integers(2, 4)), DIM)
-    sensitive = {f"s{i}": random_units(seed + 1 + i, k, DIM) for i, k in enumerate(attributes)}
+    sensitive = {
+        f"s{i}": random_units(seed + 1 + i, k, DIM) for i, k in enumerate(attributes)
+    }
     images = random_units(seed + 9, 6, 1, DIM)
-    return Drawn(target, sensitive, unit(images + 0.4 * random_units(seed + 8, 6, views, DIM)))
+    return Drawn(
+        target, sensitive, unit(images + 0.4 * random_units(seed + 8, 6, views, DIM))
+    )
 
 
 @st.composite

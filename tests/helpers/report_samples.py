@@ -17,12 +17,22 @@ from fair_tta.metrics import Bootstrap
 VOID = {"meta", "link", "br", "img"}
 GENDER = {"gender": ["man", "woman"]}
 HOSTILE = {
-    "a<script>alert(1)</script>": ['"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "$x^{$"],
-    "b & | `c` *d*\n# e": ["\x00nul\x1b", "\udce9tranger", "東京 🐦 https://example.org/x"],
+    "a<script>alert(1)</script>": [
+        '"><img src=x onerror=alert(1)>',
+        "{{ 7 * 7 }}",
+        "$x^{$",
+    ],
+    "b & | `c` *d*\n# e": [
+        "\x00nul\x1b",
+        "\udce9tranger",
+        "東京 🐦 https://example.org/x",
+    ],
 }
 
 
-def provenance(targets: Sequence[str], sensitive: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def provenance(
+    targets: Sequence[str], sensitive: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     return {
         "model": {
             "name": "CLIPModel (tiny)",
@@ -34,8 +44,14 @@ def provenance(targets: Sequence[str], sensitive: Mapping[str, Sequence[str]]) -
         },
         "prompts": {
             "targets": {t: f"with {t} hair" for t in targets},
-            "sensitive": {a: {v: f"of a {v}" for v in vs} for a, vs in sensitive.items()},
-            "template": {"target": "A photo {target}.", "sensitive": None, "joint": None},
+            "sensitive": {
+                a: {v: f"of a {v}" for v in vs} for a, vs in sensitive.items()
+            },
+            "template": {
+                "target": "A photo {target}.",
+                "sensitive": None,
+                "joint": None,
+            },
         },
         "views": {"repr": "AugMix(n=64)", "n": 64},
         "seed": 7,
@@ -115,7 +131,9 @@ class Page(HTMLParser):
             self._open.append(tag)
         if tag == "table":
             self._table = []
-            self.tables[dict(attrs).get("id") or f"table {len(self.tables)}"] = self._table
+            self.tables[dict(attrs).get("id") or f"table {len(self.tables)}"] = (
+                self._table
+            )
         if self._table is not None and tag == "tr":
             self._table.append([])
         if self._table is not None and tag in ("td", "th"):
@@ -143,4 +161,6 @@ class Page(HTMLParser):
 
     @property
     def ids(self) -> list[str]:
-        return [attributes["id"] or "" for _, attributes in self.tags if "id" in attributes]
+        return [
+            attributes["id"] or "" for _, attributes in self.tags if "id" in attributes
+        ]

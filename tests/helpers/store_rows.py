@@ -28,7 +28,9 @@ PREDICTION = Prediction(
 
 def row(i: int = 0, **fields: Any) -> StoredRow:
     key = Key(f"{i:04x}", "m", "t", "s", 0)
-    return replace(StoredRow(key, f"{i}.jpg", f"{i:032x}", PREDICTION, 0.1, "me"), **fields)
+    return replace(
+        StoredRow(key, f"{i}.jpg", f"{i:032x}", PREDICTION, 0.1, "me"), **fields
+    )
 
 
 def rows(count: int) -> list[StoredRow]:

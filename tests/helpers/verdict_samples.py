@@ -27,7 +27,9 @@ BETTER = {**EVEN, ("dog", "out"): (80, 100)}
 FAIRER = {**dict.fromkeys(EVEN, (400, 500)), ("dog", "out"): (330, 500)}
 
 
-def made(rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any) -> Audit:
+def made(
+    rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any
+) -> Audit:
     truth, said, group = answers(rates)
     adapter = ZeroShot() if name == "ZeroShot" else adapter
     return audit(truth, said, {"place": group}, name=name, adapter=adapter, **more)

@@ -69,7 +69,11 @@ def equalized(channel: Pixels) -> npt.NDArray[np.int64]:
     levels, place, count = np.unique(channel, return_inverse=True, return_counts=True)
     step = int(count[:-1].sum()) // 255
     darker = np.array([count[:i].sum() for i in range(len(levels))], np.int64)
-    level = np.minimum((step // 2 + darker) // step, 255) if step else levels.astype(np.int64)
+    level = (
+        np.minimum((step // 2 + darker) // step, 255)
+        if step
+        else levels.astype(np.int64)
+    )
     return level[place].reshape(channel.shape)
 
 
@@ -102,7 +106,10 @@ def test_shear(image: Pixels, level: float) -> None:
 
 
 @light
-@given(images, st.integers(-360, 360) | st.floats(-400, 400) | st.sampled_from([90, 180, 270]))
+@given(
+    images,
+    st.integers(-360, 360) | st.floats(-400, 400) | st.sampled_from([90, 180, 270]),
+)
 @example(content("extreme", 224, 224, 0), 2)
 @example(content("extreme", 200, 300, 0), -30)
 @example(content("noise", 4, 7, 0), 90)
@@ -120,16 +127,25 @@ def test_the_ends_of_posterize_which_pil_may_refuse() -> None:
 @given(sides, sides, levels)
 def test_the_same_pixels_are_black(height: int, width: int, level: float) -> None:
     image = content("noise", height, width, 0) // 2 + 99
-    for name, parameter in (("shear_x", level), ("shear_y", level), ("rotate", 50 * level)):
+    for name, parameter in (
+        ("shear_x", level),
+        ("shear_y", level),
+        ("rotate", 50 * level),
+    ):
         ours = getattr(augment, name)(image, parameter)
         assert (
-            (ours == 0) == (np.asarray(OPS[name](Image.fromarray(image), parameter)) == 0)
+            (ours == 0)
+            == (np.asarray(OPS[name](Image.fromarray(image), parameter)) == 0)
         ).all()
 
 
 @pytest.mark.parametrize(
     ("name", "parameter"),
-    [("shear_x", {"level": 0.021}), ("shear_y", {"level": -0.013}), ("rotate", {"degrees": 2})],
+    [
+        ("shear_x", {"level": 0.021}),
+        ("shear_y", {"level": -0.013}),
+        ("rotate", {"degrees": 2}),
+    ],
 )
 def test_noise_is_half_a_level_brighter(name: str, parameter: dict[str, Any]) -> None:
     """OpenCV rounds to the nearest level, PIL cuts the fraction off."""

@@ -37,12 +37,18 @@ def stack() -> torch.Tensor:
 def test_autocontrast() -> None:
     """PIL multiplies by a rounded factor, which may cut off one level."""
     assert_agree(
-        batch.autocontrast(stack(), torch.empty(0)), list(map(augment.autocontrast, photos())), 1
+        batch.autocontrast(stack(), torch.empty(0)),
+        list(map(augment.autocontrast, photos())),
+        1,
     )
 
 
 def test_equalize() -> None:
-    assert_agree(batch.equalize(stack(), torch.empty(0)), list(map(augment.equalize, photos())), 0)
+    assert_agree(
+        batch.equalize(stack(), torch.empty(0)),
+        list(map(augment.equalize, photos())),
+        0,
+    )
 
 
 def test_posterize_and_solarize_with_a_number_each() -> None:
@@ -52,7 +58,9 @@ def test_posterize_and_solarize_with_a_number_each() -> None:
     assert_agree(batch.posterize(stack(), masks), expected, 0)
     levels = [256, 128, 0, 78]
     expected = [augment.solarize(p, t) for p, t in zip(photos(), levels, strict=True)]
-    assert_agree(batch.solarize(stack(), torch.tensor(levels).float()[:, None]), expected, 0)
+    assert_agree(
+        batch.solarize(stack(), torch.tensor(levels).float()[:, None]), expected, 0
+    )
 
 
 @pytest.mark.parametrize(

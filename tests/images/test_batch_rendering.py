@@ -38,13 +38,20 @@ def test_steps_of_a_chain_follow_one_another() -> None:
              partial(augment.posterize, bits=2)]  # fmt: skip
     for order in (steps, steps[::-1]):
         recipe = Recipe(box, True, (0.25, 0.75), (tuple(order),))
-        found = render_batch(PICTURES[:1], (40, 52), [[recipe]], CPU)[0, 0].permute(1, 2, 0)
+        found = render_batch(PICTURES[:1], (40, 52), [[recipe]], CPU)[0, 0].permute(
+            1, 2, 0
+        )
         expected = render(PICTURES[0], (40, 52), [recipe])[0]
         np.testing.assert_allclose(found.numpy(), expected, atol=0.51)
 
 
 def test_a_chain_without_weight_or_effect_is_left_out() -> None:
-    nothing = (partial(augment.rotate, degrees=0), partial(augment.solarize, threshold=256))
-    recipe = Recipe((0, 0, 40, 52), False, (0.5, 0.5, 0.0), (nothing, (partial(augment.equalize),)))
+    nothing = (
+        partial(augment.rotate, degrees=0),
+        partial(augment.solarize, threshold=256),
+    )
+    recipe = Recipe(
+        (0, 0, 40, 52), False, (0.5, 0.5, 0.0), (nothing, (partial(augment.equalize),))
+    )
     found = render_batch(PICTURES[:1], (40, 52), [[recipe]], CPU)[0, 0].permute(1, 2, 0)
     np.testing.assert_allclose(found.numpy(), np.asarray(PICTURES[0]), atol=1e-3)

@@ -35,7 +35,9 @@ def load(number: Any) -> Image.Image:
 @BOTH
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
 def test_order_is_kept(batches: Any, count: int) -> None:
-    found = [[p.width - 1 for p in batch.images] for batch in batches(range(count), load, 4)]
+    found = [
+        [p.width - 1 for p in batch.images] for batch in batches(range(count), load, 4)
+    ]
     assert [number for batch in found for number in batch] == list(range(count))
     assert all(len(batch) == 4 for batch in found[:-1])
 
@@ -94,7 +96,9 @@ def test_large_images_wait_until_there_is_room(
     def note(path: Path) -> Image.Image:
         image = load_image(path)
         alive[id(image)] = image
-        most[0] = max(most[0], sum(image.width * image.height for image in alive.values()))
+        most[0] = max(
+            most[0], sum(image.width * image.height for image in alive.values())
+        )
         return image
 
     for batches in (ahead, in_turn):
@@ -107,7 +111,9 @@ def test_large_images_wait_until_there_is_room(
         if batches is ahead:
             assert found == [[2, 2, 1], [4], [30], [1, 1]]
             assert most == [300]
-    assert all(sum(some[:-1]) < 5 for some in found), "in turn a batch ends with what is too much"
+    assert all(sum(some[:-1]) < 5 for some in found), (
+        "in turn a batch ends with what is too much"
+    )
 
 
 def test_images_that_are_needed_first_do_not_wait_for_others(
@@ -169,7 +175,9 @@ def test_a_thread_that_reads_leaves_the_filters_of_the_caller_alone() -> None:
             return super().read(*args)
 
     before = list(warnings.filters)
-    thread = threading.Thread(target=load_image, args=(Slow(data.getvalue()),), daemon=True)
+    thread = threading.Thread(
+        target=load_image, args=(Slow(data.getvalue()),), daemon=True
+    )
     thread.start()
     assert reading.wait(10)
     with warnings.catch_warnings():  # as in user-defined views
@@ -181,21 +189,30 @@ def test_a_thread_that_reads_leaves_the_filters_of_the_caller_alone() -> None:
 
 
 @pytest.mark.parametrize("action", ["error", "ignore"])
-def test_filters_of_the_caller_do_not_change_what_is_read(tmp_path: Path, action: Any) -> None:
+def test_filters_of_the_caller_do_not_change_what_is_read(
+    tmp_path: Path, action: Any
+) -> None:
     """Here the EXIF data say which way up, and end too early, of which PIL warns."""
     exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x02\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"
     picture(0, (52, 40)).save(tmp_path / "a.jpg", exif=exif)
-    with pytest.warns(UserWarning, match="EXIF"), Image.open(tmp_path / "a.jpg") as image:
+    with (
+        pytest.warns(UserWarning, match="EXIF"),
+        Image.open(tmp_path / "a.jpg") as image,
+    ):
         image.getexif()
     alone = load_image(tmp_path / "a.jpg")
     assert alone.size == (40, 52)
     with warnings.catch_warnings():
         warnings.simplefilter(action)
-        found = [p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.images]
+        found = [
+            p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.images
+        ]
     assert found == [alone] * 3
 
 
-def test_many_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+def test_many_threads_leave_the_filters_of_warnings_as_they_were(
+    tmp_path: Path,
+) -> None:
     picture().save(tmp_path / "a.png")
     before = list(warnings.filters)
     for _ in ahead([tmp_path / "a.png"] * 64, load_image, 16):

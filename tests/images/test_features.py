@@ -34,7 +34,9 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
     backend.encode_images = counted
     monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
     clf._vision.forget()
-    torch.testing.assert_close(clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5
+    )
     assert seen == [3, 3, 1]
 
 
@@ -43,7 +45,13 @@ def test_of_a_batch_no_more_is_held_than_is_kept(with_views: bool) -> None:
     backend = TransformersBackend(*families.seeded(families.clip))
     cache = Cache(5000)
     clf = FairTPTClassifier(
-        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=Zero(), views=AugMix(4), cache=cache
+        backend,
+        TARGETS,
+        SENSITIVE,
+        TEMPLATE,
+        adapter=Zero(),
+        views=AugMix(4),
+        cache=cache,
     )
     clf.encode([picture(seed) for seed in range(12)], with_views=with_views)
     kept = [value for value, _ in cache._kept.values()]

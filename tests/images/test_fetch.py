@@ -29,14 +29,18 @@ def test_the_body_of_a_redirect_is_not_kept() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ImageError, match="cannot fetch"):
-            fetch_image(f"http://127.0.0.1:{server.getsockname()[1]}/", 5.0, private=True)
+            fetch_image(
+                f"http://127.0.0.1:{server.getsockname()[1]}/", 5.0, private=True
+            )
         assert tracemalloc.get_traced_memory()[1] < 2**26
     finally:
         tracemalloc.stop()
         server.close()
 
 
-def test_several_addresses_of_a_name_share_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_addresses_of_a_name_share_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
     waiting = [socket.socket() for _ in range(4)]  # so that further ones hang
     for one in waiting:

@@ -71,7 +71,9 @@ def in_time(ask: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("name", ["pipe.jpg", "socket.jpg", "zero.png"])
 @pytest.mark.parametrize("kind", [str, Path])
-def test_python_raises_at_once(odd: Path, name: str, kind: Any, tiny_model: str) -> None:
+def test_python_raises_at_once(
+    odd: Path, name: str, kind: Any, tiny_model: str
+) -> None:
     text = "cannot read .* it is a pipe, a socket or a device. Save the image to a file first$"
     with pytest.raises(ImageError, match=text):
         in_time(lambda: load_image(kind(odd / name)))
@@ -86,7 +88,16 @@ def test_links_that_lead_nowhere(odd: Path) -> None:
 
 
 def test_predict_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
-    arguments = ["predict", str(odd), "--model", tiny_model, "--views", "4", *NAMES, "--json"]
+    arguments = [
+        "predict",
+        str(odd),
+        "--model",
+        tiny_model,
+        "--views",
+        "4",
+        *NAMES,
+        "--json",
+    ]
     out = in_time(lambda: call(*arguments, code=4))
     lines = [json.loads(line) for line in out.stdout.splitlines()]
     rows = {Path(line["image"]).name: line["error"] for line in lines}
@@ -96,14 +107,22 @@ def test_predict_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
 
 
 def test_audit_gives_each_a_reason(odd: Path, tiny_model: str) -> None:
-    rows = [(f"{i}.png", ("cat", "dog")[i % 2], ("land", "water")[i // 2 % 2]) for i in range(8)]
+    rows = [
+        (f"{i}.png", ("cat", "dog")[i % 2], ("land", "water")[i // 2 % 2])
+        for i in range(8)
+    ]
     for i in range(8):
         picture(i).save(odd / f"{i}.png")
     (odd.parent / "pics").symlink_to(odd)
-    wrong = [(name, "cat", "land") for name in ("pipe.jpg", "zero.png", "round.png", "socket.jpg")]
+    wrong = [
+        (name, "cat", "land")
+        for name in ("pipe.jpg", "zero.png", "round.png", "socket.jpg")
+    ]
     write_labels(odd.parent / "labels.csv", [*rows, *wrong])
     in_time(lambda: call(*audit_arguments(odd.parent, tiny_model), *PLAIN, code=4))
-    with (odd.parent / "out" / "problems.csv").open(encoding="utf-8", newline="") as file:
+    with (odd.parent / "out" / "problems.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         problems = {row["what"]: row["problem"] for row in csv.DictReader(file)}
     other = "images without a row: 1 ('good.png'); rows without an image: 1"
     assert problems == {
@@ -164,7 +183,10 @@ def test_predict_goes_on_after_a_closed_folder(closed: Path, tiny_model: str) ->
 
 def test_audit_goes_on_after_a_closed_folder(closed: Path, tiny_model: str) -> None:
     names = [f"{folder}/{i}.png" for folder in ("a", "closed", "z") for i in range(4)]
-    rows = [(n, ("cat", "dog")[i % 2], ("land", "water")[i // 2 % 2]) for i, n in enumerate(names)]
+    rows = [
+        (n, ("cat", "dog")[i % 2], ("land", "water")[i // 2 % 2])
+        for i, n in enumerate(names)
+    ]
     write_labels(closed.parents[1] / "labels.csv", rows)
     call(*audit_arguments(closed.parents[1], tiny_model), *PLAIN, code=4)
     listed = (closed.parents[1] / "out" / "problems.csv").read_text("utf-8")

@@ -26,7 +26,9 @@ class Gives:
 @pytest.fixture(scope="module")
 def clf() -> FairTPTClassifier:
     task = miniature.BIRDS
-    return FairTPTClassifier("miniature", task.targets, adapter=TPT(), views=Gives(None))
+    return FairTPTClassifier(
+        "miniature", task.targets, adapter=TPT(), views=Gives(None)
+    )
 
 
 def zeros(**changes: Any) -> Any:
@@ -59,7 +61,9 @@ def test_objects_whose_arrays_are_as_they_should_be(clf: FairTPTClassifier) -> N
 
 @pytest.mark.parametrize("n", [None, "3", 0, -1, 2.5])
 def test_numbers_of_views(clf: FairTPTClassifier, n: Any) -> None:
-    with pytest.raises(FairTTAError, match=r"`views.n` should be a whole number from 1 on \(got"):
+    with pytest.raises(
+        FairTTAError, match=r"`views.n` should be a whole number from 1 on \(got"
+    ):
         clf.with_views(Gives(zeros(), n))
 
 
@@ -71,14 +75,20 @@ def test_functions(clf: FairTPTClassifier, made: Any) -> None:
 
 
 def test_functions_whose_pictures_are_none(clf: FairTPTClassifier) -> None:
-    with pytest.raises(ImageError, match="`views` did not return an image: int is not an image"):
+    with pytest.raises(
+        ImageError, match="`views` did not return an image: int is not an image"
+    ):
         clf.with_views(lambda image, generator: [1]).predict(PICTURE)
 
 
-@pytest.mark.parametrize("shape", [(3, 64, 64), (1, 64, 64), (4, 64, 64), (64, 64, 3), (64, 64, 1)])
+@pytest.mark.parametrize(
+    "shape", [(3, 64, 64), (1, 64, 64), (4, 64, 64), (64, 64, 3), (64, 64, 1)]
+)
 @pytest.mark.parametrize("kind", [torch.rand, np.zeros])
 def test_one_picture_is_no_views(shape: tuple[int, ...], kind: Any) -> None:
-    with pytest.raises(FairTTAError, match=r"`views` of shape \[.*\] could be one image: pass"):
+    with pytest.raises(
+        FairTTAError, match=r"`views` of shape \[.*\] could be one image: pass"
+    ):
         FairTPTClassifier("miniature", ["circle", "star"], views=kind(shape))
 
 
@@ -94,5 +104,7 @@ def test_views_of_several_sizes_are_views() -> None:
 
 
 def test_grey_views_are_views() -> None:
-    clf = FairTPTClassifier("miniature", ["circle", "star"], views=torch.rand(5, 64, 64))
+    clf = FairTPTClassifier(
+        "miniature", ["circle", "star"], views=torch.rand(5, 64, 64)
+    )
     assert clf._vision.count == 6

@@ -30,7 +30,10 @@ def line(width: int, height: int) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     data = zlib.compress(bytes(((width + 7) // 8 + 1) * height), 9)
     return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", data)
+        + chunk(b"IEND", b"")
     )
 
 
@@ -45,7 +48,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = []
     for i in range(8):
         picture(i).save(tmp_path / "pics" / f"{i}.png")
-        rows.append((f"{i}.png", "cat" if i % 2 else "dog", "land" if i % 4 < 2 else "water"))
+        rows.append(
+            (f"{i}.png", "cat" if i % 2 else "dog", "land" if i % 4 < 2 else "water")
+        )
     (tmp_path / "pics" / "wide.png").write_bytes(line(12_000, 1))
     write_labels(tmp_path / "labels.csv", [*rows, ("wide.png", "cat", "land")])
     (tmp_path / "wide.png").write_bytes(line(12_000, 1))
@@ -58,7 +63,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_line_is_refused_and_the_others_are_answered(folder: Path) -> None:
-    options = ["--targets", "cat,dog", "--model", str(folder / "model"), "--adapter", "zero-shot"]
+    options = [
+        "--targets",
+        "cat,dog",
+        "--model",
+        str(folder / "model"),
+        "--adapter",
+        "zero-shot",
+    ]
     out = call("predict", str(folder / "pics"), "--json", *options, code=4)
     errors = [json.loads(line)["error"] for line in out.stdout.splitlines()]
     assert errors[:-1] == [None] * 8
@@ -66,7 +78,9 @@ def test_a_line_is_refused_and_the_others_are_answered(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="bounds and measures memory as Linux does")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="bounds and measures memory as Linux does"
+)
 def test_a_hundred_bytes_do_not_take_gigabytes(folder: Path) -> None:
     script = Path(__file__).parents[1] / "helpers" / "hostile_run.py"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
@@ -98,7 +112,12 @@ def tiled(width: int, kind: int = 4) -> bytes:
     tags = [(256, 4, 10), (257, 4, 10), (258, 3, 8), (259, 3, 8), (262, 3, 1), (277, 3, 1),
             (322, kind, width), (323, 4, 65_520), (324, 4, 134), (325, 4, len(data))]  # fmt: skip
     head = b"II*\0" + struct.pack("<IH", 8, len(tags))
-    return head + b"".join(struct.pack("<HHII", t, k, 1, v) for t, k, v in tags) + bytes(4) + data
+    return (
+        head
+        + b"".join(struct.pack("<HHII", t, k, 1, v) for t, k, v in tags)
+        + bytes(4)
+        + data
+    )
 
 
 def test_tiles_larger_than_the_picture_count() -> None:
@@ -123,12 +142,24 @@ def saved(kind: str, **options: Any) -> bytes:
     ],
 )  # fmt: skip
 def test_other_formats_are_never_parsed(data: bytes) -> None:
-    with pytest.raises(ImageError, match="not one of JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, JPEG2"):
+    with pytest.raises(
+        ImageError, match="not one of JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF, JPEG2"
+    ):
         load_image(data)
 
 
 def test_listed_formats_are_read() -> None:
-    for kind in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "AVIF"):
+    for kind in (
+        "JPEG",
+        "PNG",
+        "WEBP",
+        "GIF",
+        "BMP",
+        "TIFF",
+        "JPEG2000",
+        "PPM",
+        "AVIF",
+    ):
         assert load_image(saved(kind)).size == (8, 8)
     several = saved("MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
     assert load_image(several).size == (8, 8)  # as phones write
@@ -139,7 +170,12 @@ def inserted(data: bytes, place: int, part: bytes, times: int) -> bytes:
 
 
 def chunk(kind: bytes, data: bytes = b"") -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+    )
 
 
 def tagged(kind: int, count: int, tag: int, size: int) -> bytes:
@@ -148,7 +184,9 @@ def tagged(kind: int, count: int, tag: int, size: int) -> bytes:
             (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, 1), (279, 4, 1, 64)]  # fmt: skip
     tags = sorted([t for t in tags if t[0] != tag] + [(tag, kind, count, 500)])
     head = b"II*\0" + struct.pack("<IH", 8, len(tags))
-    return (head + b"".join(struct.pack("<HHII", *t) for t in tags)).ljust(500 + size, b"\1")
+    return (head + b"".join(struct.pack("<HHII", *t) for t in tags)).ljust(
+        500 + size, b"\1"
+    )
 
 
 def scans(times: int) -> bytes:
@@ -179,12 +217,16 @@ SLOW = {
 
 @pytest.mark.parametrize("name", SLOW)
 def test_what_would_take_minutes_is_refused(name: str) -> None:
-    with pytest.raises(ImageError, match="would take too long to read, as it has more metadata"):
+    with pytest.raises(
+        ImageError, match="would take too long to read, as it has more metadata"
+    ):
         load_image(SLOW[name]())
 
 
 def test_comments_in_plain_text() -> None:
-    with pytest.raises(ImageError, match="is a PPM file in plain text: convert it to PNG"):
+    with pytest.raises(
+        ImageError, match="is a PPM file in plain text: convert it to PNG"
+    ):
         load_image(b"P3 8 8 255\n" + b"#\n" * 2**19 + b"0 " * 192)
 
 
@@ -201,7 +243,9 @@ def sparse(path: Path, head: bytes, size: int) -> Path:
     return path
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="disks elsewhere may not keep holes")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="disks elsewhere may not keep holes"
+)
 def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
     huge = sparse(tmp_path / "a.webp", b"RIFF\xff\xff\xff\xffWEBPVP8 ", 60 * 2**30)
     text = r"has 64424509440 bytes, more than 512 MiB: make it smaller"
@@ -220,7 +264,11 @@ def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
 
 def test_memory_is_taken_for_what_is_there_only() -> None:
     with Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
-        assert [file.read(2), file.read(2**62), file.read(2**62)] == [b"ab", b"cdef", b""]
+        assert [file.read(2), file.read(2**62), file.read(2**62)] == [
+            b"ab",
+            b"cdef",
+            b"",
+        ]
 
 
 def test_tensors_without_a_shape() -> None:
@@ -235,7 +283,9 @@ def test_tensors_without_a_shape() -> None:
 def overlapping(tags: int, size: int) -> bytes:
     """EXIF whose tags all have the same bytes for their value: PIL copies them for each."""
     start = 14 + 12 * tags
-    entries = b"".join(struct.pack("<HHII", 1000 + i, 7, size, start) for i in range(tags))
+    entries = b"".join(
+        struct.pack("<HHII", 1000 + i, 7, size, start) for i in range(tags)
+    )
     return b"II*\0" + struct.pack("<IH", 8, tags) + entries + bytes(4 + size)
 
 

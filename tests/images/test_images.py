@@ -46,7 +46,11 @@ def picture(mode: str, width: int = 7, height: int = 5) -> Image.Image:
         return rgba.convert("LA").convert("La")
     if mode == "PA":
         return rgba.convert("RGB").convert("P").convert("PA")
-    return rgba.convert("RGB").convert(mode) if mode in ("LAB", "HSV") else rgba.convert(mode)
+    return (
+        rgba.convert("RGB").convert(mode)
+        if mode in ("LAB", "HSV")
+        else rgba.convert(mode)
+    )
 
 
 def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -60,7 +64,10 @@ def png_claiming(width: int, height: int) -> bytes:
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return (
-            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+            struct.pack(">I", len(data))
+            + name
+            + data
+            + struct.pack(">I", zlib.crc32(name + data))
         )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
@@ -73,7 +80,9 @@ def png_claiming(width: int, height: int) -> bytes:
 
 
 def same(got: Image.Image, want: Image.Image) -> bool:
-    return got.mode == "RGB" and got.size == want.size and got.tobytes() == want.tobytes()
+    return (
+        got.mode == "RGB" and got.size == want.size and got.tobytes() == want.tobytes()
+    )
 
 
 def refusal(image: Any) -> str:
@@ -119,7 +128,9 @@ def test_premultiplied_grey_equals_the_grey_it_was_made_from() -> None:
 
 
 @pytest.mark.parametrize("transparency", [0, 3, bytes(range(256)), b"\x00\x80", None])
-def test_palette_colours_do_not_depend_on_transparency(transparency: int | bytes | None) -> None:
+def test_palette_colours_do_not_depend_on_transparency(
+    transparency: int | bytes | None,
+) -> None:
     opaque = picture("P")
     image = opaque.copy()
     if transparency is not None:
@@ -134,7 +145,9 @@ def test_palette_colours_do_not_depend_on_transparency(transparency: int | bytes
 def test_a_transparent_colour_is_ignored(mode: str) -> None:
     image = picture(mode)
     colour = image.getpixel((0, 0))
-    assert same(load_image(encoded(image, "PNG", transparency=colour)), image.convert("RGB"))
+    assert same(
+        load_image(encoded(image, "PNG", transparency=colour)), image.convert("RGB")
+    )
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I;16B", "I;16L"])
@@ -177,7 +190,9 @@ def test_range_of_deep_grey_is_told_by_its_values(
     image = Image.new(mode, (3, 1))
     for x, value in enumerate(values):
         image.putpixel((x, 0), value)
-    assert [load_image(image).getpixel((x, 0)) for x in range(3)] == [(k,) * 3 for k in levels]
+    assert [load_image(image).getpixel((x, 0)) for x in range(3)] == [
+        (k,) * 3 for k in levels
+    ]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +206,9 @@ def test_range_of_deep_grey_is_told_by_its_values(
         ("F", float("inf"), ["mode F", "inf", "rescale them"]),
     ],
 )
-def test_deep_grey_out_of_range_is_refused(mode: str, value: float, words: list[str]) -> None:
+def test_deep_grey_out_of_range_is_refused(
+    mode: str, value: float, words: list[str]
+) -> None:
     image = Image.new(mode, (3, 2))
     image.putpixel((1, 1), value)
     assert all(word in refusal(image) for word in words)
@@ -208,7 +225,13 @@ def test_input_is_not_modified_and_not_shared(mode: str) -> None:
     image = picture(mode)
     image.info["transparency"] = 1
     image.getexif()[0x0112] = 6
-    before = (image.mode, image.size, image.tobytes(), dict(image.info), dict(image.getexif()))
+    before = (
+        image.mode,
+        image.size,
+        image.tobytes(),
+        dict(image.info),
+        dict(image.getexif()),
+    )
     got = load_image(image)
     got.paste((1, 2, 3), (0, 0, *got.size))
     assert got is not image
@@ -239,7 +262,9 @@ def oriented(orientation: int, kind: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_applied_once(kind: str, orientation: int, tmp_path: Path) -> None:
+def test_exif_orientation_is_applied_once(
+    kind: str, orientation: int, tmp_path: Path
+) -> None:
     data = oriented(orientation, kind)
     path = tmp_path / "turned"
     path.write_bytes(data)
@@ -302,7 +327,14 @@ def test_every_way_to_a_file_gives_the_same_picture(kind: str, tmp_path: Path) -
     buffer = io.BytesIO(data)
     buffer.seek(0, os.SEEK_END)
     with path.open("rb") as file, os.scandir(os.fsencode(tmp_path)) as entries:
-        ways: list[Any] = [str(path), path, next(entries), data, bytearray(data), memoryview(data)]
+        ways: list[Any] = [
+            str(path),
+            path,
+            next(entries),
+            data,
+            bytearray(data),
+            memoryview(data),
+        ]
         ways += [file, buffer, Stream(data)]
         for way in ways:
             assert is_single_image(way)
@@ -458,12 +490,16 @@ def test_impossible_path(path: str) -> None:
     assert len(text) < 800
 
 
-@pytest.mark.parametrize("url", ["http://a.b/c.png", "https://a.b/c.png", "HTTPS://A.B/C.PNG"])
+@pytest.mark.parametrize(
+    "url", ["http://a.b/c.png", "https://a.b/c.png", "HTTPS://A.B/C.PNG"]
+)
 def test_url(url: str) -> None:
     assert refusal(url) == f"{url!r} is a URL: download it first, then pass its path"
 
 
-@pytest.mark.parametrize("width", [60_000, 10_000])  # above PIL's error and its warning level
+@pytest.mark.parametrize(
+    "width", [60_000, 10_000]
+)  # above PIL's error and its warning level
 def test_huge_file_is_refused_before_it_is_decoded(width: int, tmp_path: Path) -> None:
     path = tmp_path / "huge.png"
     path.write_bytes(png_claiming(width, width))
@@ -474,7 +510,9 @@ def test_huge_file_is_refused_before_it_is_decoded(width: int, tmp_path: Path) -
     assert repr(str(path)) in refusal(path)
 
 
-@pytest.mark.parametrize(("limit", "loads"), [(35, True), (34, False), (17, False), (None, True)])
+@pytest.mark.parametrize(
+    ("limit", "loads"), [(35, True), (34, False), (17, False), (None, True)]
+)
 def test_limit_is_the_one_set_in_pil(limit: int | None, loads: bool) -> None:
     image = picture("RGB", 7, 5)
     with mock.patch.object(Image, "MAX_IMAGE_PIXELS", limit):
@@ -485,12 +523,29 @@ def test_limit_is_the_one_set_in_pil(limit: int | None, loads: bool) -> None:
             assert "limit" in refusal(encoded(image, "PNG"))
 
 
-BROKEN = [OSError, SyntaxError, struct.error, ValueError, zlib.error, EOFError, IndexError]
-BROKEN += [KeyError, TypeError, AssertionError, RecursionError, OverflowError, AttributeError]
+BROKEN = [
+    OSError,
+    SyntaxError,
+    struct.error,
+    ValueError,
+    zlib.error,
+    EOFError,
+    IndexError,
+]
+BROKEN += [
+    KeyError,
+    TypeError,
+    AssertionError,
+    RecursionError,
+    OverflowError,
+    AttributeError,
+]
 
 
 @pytest.mark.parametrize("kind", [*BROKEN, Image.DecompressionBombError, UserWarning])
-def test_whatever_breaks_is_an_image_error_with_its_cause(kind: type[Exception]) -> None:
+def test_whatever_breaks_is_an_image_error_with_its_cause(
+    kind: type[Exception],
+) -> None:
     error = kind("why")
     with pytest.raises(ImageError, match=r"cannot read Stream: '?why") as caught:
         load_image(cast("Any", Stream(error=error)))
@@ -524,7 +579,14 @@ def test_wrong_type(value: object) -> None:
         assert text.startswith("dict with the columns [")
         return
     assert text.startswith(f"{type(value).__name__} is not an image")
-    for kind in ("PIL image", "path", "bytes", "file object", "numpy array", "torch tensor"):
+    for kind in (
+        "PIL image",
+        "path",
+        "bytes",
+        "file object",
+        "numpy array",
+        "torch tensor",
+    ):
         assert kind in text
 
 
@@ -541,16 +603,30 @@ def test_layouts_and_types_agree_bit_for_bit(
     shape = (height, width) if channels is None else (height, width, channels)
     hwc = noise(*shape, seed=seed)
     grey = channels in (None, 1, 2)
-    colours = np.repeat(hwc.reshape(height, width, -1)[..., :1], 3, 2) if grey else hwc[..., :3]
+    colours = (
+        np.repeat(hwc.reshape(height, width, -1)[..., :1], 3, 2)
+        if grey
+        else hwc[..., :3]
+    )
     want = Image.fromarray(np.ascontiguousarray(colours))
     chw = hwc if channels is None else hwc.transpose(2, 0, 1)
     for array in (hwc, chw):
         units = array / 255
         tensor = torch.from_numpy(array.copy())
         for image in (
-            *(array, array.astype(np.int64), array.astype(np.uint32), array.astype(np.int16)),
+            *(
+                array,
+                array.astype(np.int64),
+                array.astype(np.uint32),
+                array.astype(np.int16),
+            ),
             *(array.astype(np.uint16) * 257, np.asfortranarray(array)),
-            *(units, units.astype(np.float32), units.astype(np.float16), units.astype(">f4")),
+            *(
+                units,
+                units.astype(np.float32),
+                units.astype(np.float16),
+                units.astype(">f4"),
+            ),
             *(tensor, tensor.long(), tensor.int().mul(257).to(torch.uint16)),
             *(tensor / 255, tensor.double() / 255, (tensor / 255).half()),
             (tensor / 255).requires_grad_(),
@@ -559,7 +635,9 @@ def test_layouts_and_types_agree_bit_for_bit(
             assert same(load_image(image), want)
 
 
-@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "1", "I", "I;16", "I;16B", "F"])
+@pytest.mark.parametrize(
+    "mode", ["L", "LA", "RGB", "RGBA", "1", "I", "I;16", "I;16B", "F"]
+)
 def test_a_picture_survives_the_way_through_numpy(mode: str) -> None:
     image = picture(mode)
     array = np.asarray(image)
@@ -592,7 +670,9 @@ def test_bool_is_black_and_white(make: Callable[..., Any]) -> None:
     assert same(load_image(make(mask)), Image.fromarray(mask).convert("RGB"))
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 3), (3, 3, 3), (1, 5, 4), (4, 2, 1), (2, 2, 2)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5, 3), (3, 3, 3), (1, 5, 4), (4, 2, 1), (2, 2, 2)]
+)
 def test_doubtful_layout_follows_the_library(shape: tuple[int, int, int]) -> None:
     array = noise(*shape)
     assert load_image(array).size == (shape[1], shape[0])
@@ -601,7 +681,9 @@ def test_doubtful_layout_follows_the_library(shape: tuple[int, int, int]) -> Non
     assert same(load_image(torch.from_numpy(moved)), load_image(array))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 5), (5, 1, 3), (3, 1, 5), (1, 5, 5)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (5, 1), (1, 5), (5, 1, 3), (3, 1, 5), (1, 5, 5)]
+)
 def test_an_axis_of_one_is_no_obstacle(shape: tuple[int, ...]) -> None:
     known: dict[Any, Any] = {(5, 1, 3): (1, 5), (3, 1, 5): (5, 1), (1, 5, 5): (5, 5)}
     want = known.get(shape, shape[1::-1])
@@ -658,7 +740,9 @@ def test_values_out_of_range_are_refused(value: float, dtype: str, text: str) ->
     array[1, 2, 3] = value
     assert refusal(array) == f"array of shape (3, 5, 6) and dtype {dtype} {text}"
     tensor = torch.from_numpy(array)
-    assert refusal(tensor) == f"tensor of shape (3, 5, 6) and dtype torch.{dtype} {text}"
+    assert (
+        refusal(tensor) == f"tensor of shape (3, 5, 6) and dtype torch.{dtype} {text}"
+    )
 
 
 @given(st.floats(width=32) | st.integers(-5, 1005).map(lambda k: k / 1000))
@@ -686,7 +770,9 @@ def test_a_float_is_a_level_or_refused(value: float) -> None:
         ((5, 6, 7), "has no channel axis: the first or last must be 1, 2, 3 or 4"),
     ],
 )
-def test_shapes_that_are_no_image_are_refused(shape: tuple[int, ...], text: str) -> None:
+def test_shapes_that_are_no_image_are_refused(
+    shape: tuple[int, ...], text: str
+) -> None:
     array = np.zeros(shape, np.uint8)
     assert refusal(array) == f"array of shape {shape} and dtype uint8 {text}"
     tensor = torch.from_numpy(array)
@@ -695,7 +781,9 @@ def test_shapes_that_are_no_image_are_refused(shape: tuple[int, ...], text: str)
 
 @pytest.mark.parametrize("dtype", ["complex64", "object", "U5", "datetime64[s]"])
 def test_dtypes_that_are_no_pixels_are_refused(dtype: str) -> None:
-    assert "its dtype must be bool, integer or float" in refusal(np.zeros((5, 5), dtype))
+    assert "its dtype must be bool, integer or float" in refusal(
+        np.zeros((5, 5), dtype)
+    )
 
 
 def test_tensors_without_values_are_refused() -> None:
@@ -709,11 +797,33 @@ def test_tensors_without_values_are_refused() -> None:
 @pytest.mark.parametrize("make", [np.zeros, torch.zeros])
 def test_arrays_of_up_to_three_axes_are_single(make: Callable[..., Any]) -> None:
     shapes = [(5, 5), (5, 5, 3), (1, 3, 5, 5), (1, 1, 3, 5, 5)]
-    assert [is_single_image(make(shape)) for shape in shapes] == [True, True, False, False]
+    assert [is_single_image(make(shape)) for shape in shapes] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_batches_and_other_things_are_not_single() -> None:
-    for value in (None, 5, [], [b"x"], ("a.png",), {}, object(), {"a.png"}, (x for x in "a")):
+    for value in (
+        None,
+        5,
+        [],
+        [b"x"],
+        ("a.png",),
+        {},
+        object(),
+        {"a.png"},
+        (x for x in "a"),
+    ):
         assert not is_single_image(value)
-    for value in (picture("P"), "a.png", Path("a.png"), b"", bytearray(), memoryview(b"")):
+    for value in (
+        picture("P"),
+        "a.png",
+        Path("a.png"),
+        b"",
+        bytearray(),
+        memoryview(b""),
+    ):
         assert is_single_image(value)

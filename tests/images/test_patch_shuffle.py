@@ -15,14 +15,18 @@ def patches(picture: torch.Tensor, grid: int) -> list[bytes]:
     """Each patch of [channels, height, width], cut with a loop."""
     height, width = (edge // grid for edge in picture.shape[-2:])
     return [
-        picture[:, i * height : (i + 1) * height, j * width : (j + 1) * width].numpy().tobytes()
+        picture[:, i * height : (i + 1) * height, j * width : (j + 1) * width]
+        .numpy()
+        .tobytes()
         for i in range(grid)
         for j in range(grid)
     ]
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99))
-def test_is_a_permutation_of_patches(grid: int, high: int, wide: int, seed: int) -> None:
+def test_is_a_permutation_of_patches(
+    grid: int, high: int, wide: int, seed: int
+) -> None:
     pixels = torch.arange(2 * 3 * grid * high * grid * wide).float()
     pixels = pixels.reshape(2, 3, grid * high, grid * wide)
     found = PatchShuffle(grid)(pixels, np.random.default_rng(seed))
@@ -32,7 +36,9 @@ def test_is_a_permutation_of_patches(grid: int, high: int, wide: int, seed: int)
 
 
 def test_each_picture_has_an_order_of_its_own() -> None:
-    pixels = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0)).repeat(6, 1, 1, 1)
+    pixels = torch.rand(
+        1, 3, 16, 16, generator=torch.Generator().manual_seed(0)
+    ).repeat(6, 1, 1, 1)
     found = PatchShuffle()(pixels, np.random.default_rng(0))
     assert len({one.numpy().tobytes() for one in found}) == 6
 

@@ -22,7 +22,9 @@ Change = Callable[[Image.Image], Image.Image]
 
 
 def gamma(image: Image.Image) -> Image.Image:
-    return Image.fromarray((255 * (np.asarray(image) / 255) ** 1.2).round().astype(np.uint8))
+    return Image.fromarray(
+        (255 * (np.asarray(image) / 255) ** 1.2).round().astype(np.uint8)
+    )
 
 
 FIRST: dict[str, Change] = {
@@ -42,7 +44,9 @@ def parts_with(first: Change | None = None) -> Any:
 
 @pytest.mark.parametrize("name", FIRST)
 def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
-    clf = FairTPTClassifier(parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
+    clf = FairTPTClassifier(
+        parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4)
+    )
     assert PixelSpec.of(clf._backend) is None
 
     def same(image: Image.Image, generator: np.random.Generator) -> list[Image.Image]:
@@ -57,12 +61,20 @@ def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
 def test_levels_become_what_preprocessing_makes_of_them(resize: str) -> None:
     model, _, tokenizer = parts_with()
     preprocess = open_clip.image_transform(
-        32, is_train=False, mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3), resize_mode=resize
+        32,
+        is_train=False,
+        mean=(0.1, 0.2, 0.3),
+        std=(0.5, 0.4, 0.3),
+        resize_mode=resize,
     )
-    clf = FairTPTClassifier((model, preprocess, tokenizer), TARGETS, SENSITIVE, TEMPLATE)
+    clf = FairTPTClassifier(
+        (model, preprocess, tokenizer), TARGETS, SENSITIVE, TEMPLATE
+    )
     spec = PixelSpec.of(clf._backend)
     assert spec is not None
     assert spec.size == (32, 32)
     image = picture(0, (32, 32))
     levels = torch.from_numpy(np.array(image, dtype=np.float32)).permute(2, 0, 1)
-    torch.testing.assert_close(spec.normalise(levels), preprocess(image), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        spec.normalise(levels), preprocess(image), rtol=0, atol=1e-5
+    )

@@ -16,12 +16,16 @@ CPU, OTHER = torch.device("cpu"), torch.device("meta")
 
 def test_the_choice() -> None:
     assert AugMix().render is Renderer.AUTO
-    for render, chosen in zip(Renderer, ((False, True), (False, False), (True, True)), strict=True):
+    for render, chosen in zip(
+        Renderer, ((False, True), (False, False), (True, True)), strict=True
+    ):
         assert (render.uses_tensors(CPU), render.uses_tensors(OTHER)) == chosen
 
 
 def test_a_bad_renderer() -> None:
-    with pytest.raises(FairTTAError, match=r"one of \['auto', 'opencv', 'tensors'\] \(got 'gpu'"):
+    with pytest.raises(
+        FairTTAError, match=r"one of \['auto', 'opencv', 'tensors'\] \(got 'gpu'"
+    ):
         AugMix(8, render="gpu")
     assert AugMix(8, render="opencv") == AugMix(8, render=Renderer.OPENCV)
 

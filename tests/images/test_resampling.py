@@ -24,7 +24,9 @@ def test_crops_are_pils(
     monkeypatch.setattr(resampling, "_AT_ONCE", at_once)
     pictures = [picture(i) for i in range(2)]
     found = crops(
-        np.stack(list(map(np.asarray, pictures))), torch.tensor([BOXES] * 2).float(), size
+        np.stack(list(map(np.asarray, pictures))),
+        torch.tensor([BOXES] * 2).float(),
+        size,
     )
     assert found.dtype == torch.uint8
     for image, own in zip(pictures, found, strict=True):
@@ -33,7 +35,9 @@ def test_crops_are_pils(
             expected = part.resize(size[::-1], Image.Resampling.BILINEAR)
             if flip:
                 expected = expected.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-            difference = np.asarray(expected, float) - view.permute(1, 2, 0).double().numpy()
+            difference = (
+                np.asarray(expected, float) - view.permute(1, 2, 0).double().numpy()
+            )
             assert np.abs(difference).max() <= 1
 
 

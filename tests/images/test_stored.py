@@ -51,7 +51,9 @@ def test_rows_become_unit_features(kind: str) -> None:
     assert not unit.requires_grad
     coarse = 0.02 if kind == "bfloat16" else 0.002
     np.testing.assert_allclose(unit[:, 0].numpy(), of_length_one(array), atol=coarse)
-    torch.testing.assert_close(stack([features[i] for i in range(5)], torch.zeros(1, DIM)), unit)
+    torch.testing.assert_close(
+        stack([features[i] for i in range(5)], torch.zeros(1, DIM)), unit
+    )
 
 
 @given(st.floats(-30, 30))
@@ -90,7 +92,11 @@ def test_a_sequence_of_rows() -> None:
 
 def test_content_decides_the_digest() -> None:
     array = rows(3).astype(np.float16)
-    same = [Features(array), Features(torch.tensor(array)), Features(array.astype(np.float64))]
+    same = [
+        Features(array),
+        Features(torch.tensor(array)),
+        Features(array.astype(np.float64)),
+    ]
     assert len({image_digest(features[1]) for features in same}) == 1
     assert len({image_digest(one) for one in same[0]}) == 3
 
@@ -98,12 +104,24 @@ def test_content_decides_the_digest() -> None:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (rows(2).tolist(), "`features` should be an array of numpy or torch (got list)."),
+        (
+            rows(2).tolist(),
+            "`features` should be an array of numpy or torch (got list).",
+        ),
         (rows(2)[0], "views, dim] as `encode` returns them (got [8])."),
-        (rows(2)[:, None, None], "views, dim] as `encode` returns them (got [2, 1, 1, 8])."),
+        (
+            rows(2)[:, None, None],
+            "views, dim] as `encode` returns them (got [2, 1, 1, 8]).",
+        ),
         (rows(0), "a row for each image and at least one, or ["),
-        (rows(2).astype(np.int8), "`features` should be floating-point numbers (got int8)"),
-        (torch.ones(2, 8).long(), "`features` should be floating-point numbers (got torch.int64)"),
+        (
+            rows(2).astype(np.int8),
+            "`features` should be floating-point numbers (got int8)",
+        ),
+        (
+            torch.ones(2, 8).long(),
+            "`features` should be floating-point numbers (got torch.int64)",
+        ),
         (rows(2).astype(str), "`features` should be floating-point numbers"),
     ],
 )
@@ -121,12 +139,17 @@ def test_rows_are_checked_when_they_are_used() -> None:
     _, second, third = Features(array)._chunks()
     for chunk, message in (
         (second, f"not be NaN or infinite: see row {CHUNK + 5}, {CHUNK + 7}."),
-        (third, f"not be zero: see row {', '.join(str(2 * CHUNK + i) for i in range(1, 6))}, ..."),
+        (
+            third,
+            f"not be zero: see row {', '.join(str(2 * CHUNK + i) for i in range(1, 6))}, ...",
+        ),
     ):
         with pytest.raises(FairTTAError) as error:
             chunk._unit(torch.zeros(1, 2))
         assert message in str(error.value)
-    with pytest.raises(FairTTAError, match=r"should have 3 numbers in a row.*\(got 2\)"):
+    with pytest.raises(
+        FairTTAError, match=r"should have 3 numbers in a row.*\(got 2\)"
+    ):
         Features(array)._unit(torch.zeros(1, 3))
     with pytest.raises(FairTTAError, match="either images or stored features"):
         stack([Features(array)[0], "image.png"], torch.zeros(1, 2))
@@ -148,7 +171,10 @@ def pair(seed: int, cone: float, dim: int = 128) -> tuple[Any, Any]:
     With `cone` 0 cosines are small and have both signs, as those of SigLIP.
     """
     generator = np.random.default_rng(seed)
-    common, noise = generator.standard_normal(dim), generator.standard_normal((400, dim))
+    common, noise = (
+        generator.standard_normal(dim),
+        generator.standard_normal((400, dim)),
+    )
     prompts = generator.standard_normal((4, dim))
     images = cone * common + noise + 0.4 * prompts[generator.integers(0, 4, 400)]
     return of_length_one(images), of_length_one(cone * common + prompts)

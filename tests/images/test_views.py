@@ -33,7 +33,9 @@ def photo(width: int = 150, height: int = 100, seed: int = 0) -> Image.Image:
     rng = np.random.default_rng(seed)
     noise = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
     smooth = np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC), float)
-    return Image.fromarray((smooth + rng.normal(0, 8, smooth.shape)).clip(0, 255).astype(np.uint8))
+    return Image.fromarray(
+        (smooth + rng.normal(0, 8, smooth.shape)).clip(0, 255).astype(np.uint8)
+    )
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -42,7 +44,10 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def crops(image: Image.Image) -> list[Recipe]:
     """Crops and flips without further operations."""
-    return [Recipe(recipe.box, recipe.flip) for recipe in AugMix(33)._draw(image, (8, 8), rng())]
+    return [
+        Recipe(recipe.box, recipe.flip)
+        for recipe in AugMix(33)._draw(image, (8, 8), rng())
+    ]
 
 
 @pytest.fixture
@@ -53,18 +58,24 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("views", STRATEGIES, ids=str)
-@pytest.mark.parametrize("size", [(224, 224), (256, 256), (336, 336), (384, 384), (200, 300)])
+@pytest.mark.parametrize(
+    "size", [(224, 224), (256, 256), (336, 336), (384, 384), (200, 300)]
+)
 def test_shape_and_range(views: Views, size: tuple[int, int]) -> None:
     pixels = views(photo(), size, rng())
     assert isinstance(views, Views)
     assert pixels.shape == (views.n - 1, *size, 3)
     assert pixels.dtype == np.float32
-    assert pixels.size == 0 or (pixels.min() >= 0 and pixels.max() <= 255 and pixels.std() > 10)
+    assert pixels.size == 0 or (
+        pixels.min() >= 0 and pixels.max() <= 255 and pixels.std() > 10
+    )
 
 
 @light
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 40), st.integers(1, 40))
-def test_any_size_of_image_and_view(width: int, height: int, rows: int, columns: int) -> None:
+def test_any_size_of_image_and_view(
+    width: int, height: int, rows: int, columns: int
+) -> None:
     pixels = AugMix(4, severity=10)(photo(width, height), (rows, columns), rng())
     assert pixels.shape == (3, rows, columns, 3)
     assert np.isfinite(pixels).all()
@@ -72,7 +83,9 @@ def test_any_size_of_image_and_view(width: int, height: int, rows: int, columns:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (2, 3)])
 def test_tiny_images_are_enlarged(size: tuple[int, int]) -> None:
-    pixels = render(Image.new("RGB", size, (10, 20, 30)), (224, 224), crops(Image.new("RGB", size)))
+    pixels = render(
+        Image.new("RGB", size, (10, 20, 30)), (224, 224), crops(Image.new("RGB", size))
+    )
     assert (pixels == np.array([10, 20, 30], np.float32)).all()
 
 
@@ -91,7 +104,9 @@ def test_crops_are_those_of_the_reference(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("severity", [1.0, 10.0])
 @pytest.mark.parametrize("size", [(224, 224), (200, 300)])
-def test_views_are_those_of_the_reference(severity: float, size: tuple[int, int]) -> None:
+def test_views_are_those_of_the_reference(
+    severity: float, size: tuple[int, int]
+) -> None:
     """A level more or less decides at thresholds, so single pixels may differ by much."""
     recipes = AugMix(33, severity=severity)._draw(photo(), size, rng())
     difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
@@ -106,7 +121,9 @@ def test_mixtures_of_equal_crops_differ_by_rounding_only(severity: float) -> Non
     for recipe in AugMix(33, severity=severity)._draw(image, size, rng()):
         chains = tuple(chain[: _first_rounded(chain)] for chain in recipe.chains)
         recipe = dataclasses.replace(recipe, box=(0, 0, 90, 120), chains=chains)
-        difference = np.abs(render(image, size, [recipe]) - replay(image, size, [recipe]))
+        difference = np.abs(
+            render(image, size, [recipe]) - replay(image, size, [recipe])
+        )
         assert difference.max() <= WARP_LEVELS
         if not any(step.func.__name__ in ROUNDED for chain in chains for step in chain):
             assert difference.max() < 1e-3
@@ -122,7 +139,10 @@ def test_statistics_are_those_of_the_public_recipe() -> None:
     image, size = photo(), (48, 48)
     ours = AugMix(801)(image, size, rng(1)) / 255
     theirs = reference_views(image, 801, size, rng(2)).permute(0, 2, 3, 1).numpy()
-    mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    mean, std = (
+        (0.48145466, 0.4578275, 0.40821073),
+        (0.26862954, 0.26130258, 0.27577711),
+    )
     theirs = theirs * np.array(std, np.float32) + np.array(mean, np.float32)
     for reduce in (np.mean, np.std):
         a, b = reduce(ours, axis=(1, 2)), reduce(theirs, axis=(1, 2))
@@ -131,12 +151,20 @@ def test_statistics_are_those_of_the_public_recipe() -> None:
 
 
 @light
-@given(st.integers(1, 600), st.integers(1, 600), st.integers(1, 300), st.integers(1, 300))
-def test_resize_is_that_of_pil(width: int, height: int, rows: int, columns: int) -> None:
-    pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+@given(
+    st.integers(1, 600), st.integers(1, 600), st.integers(1, 300), st.integers(1, 300)
+)
+def test_resize_is_that_of_pil(
+    width: int, height: int, rows: int, columns: int
+) -> None:
+    pixels = np.random.default_rng(width).integers(
+        0, 256, (height, width, 3), dtype=np.uint8
+    )
     pil = Image.fromarray(pixels).resize((columns, rows), Image.Resampling.BILINEAR)
     # both round after each of two passes, and not at the same places
-    assert np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 2
+    assert (
+        np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 2
+    )
 
 
 def test_a_part_of_an_image_is_resized_as_if_alone() -> None:
@@ -185,7 +213,12 @@ def test_content_and_seed_decide_the_generator() -> None:
 
     buffer = io.BytesIO()
     photo().save(buffer, "PNG")
-    same = [photo(), load_image(buffer.getvalue()), Image.open(buffer), photo().convert("RGBA")]
+    same = [
+        photo(),
+        load_image(buffer.getvalue()),
+        Image.open(buffer),
+        photo().convert("RGBA"),
+    ]
     assert {number(image) for image in same} == {number(photo())}
     black = [Image.new("RGB", size) for size in ((2, 6), (3, 4), (4, 3), (6, 2))]
     others = [photo(seed=1), photo().rotate(180), *black]
@@ -195,13 +228,18 @@ def test_content_and_seed_decide_the_generator() -> None:
 
 def test_different_images_have_different_views() -> None:
     a, b = photo(seed=0), photo(seed=1)
-    views = [AugMix(5)._draw(image, (32, 32), content_generator(image, 0)) for image in (a, b)]
+    views = [
+        AugMix(5)._draw(image, (32, 32), content_generator(image, 0))
+        for image in (a, b)
+    ]
     assert [r.box for r in views[0]] != [r.box for r in views[1]]
 
 
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
-    boxes = np.array([recipe.box for recipe in AugMix(4001)._draw(image, (32, 32), rng())])
+    boxes = np.array(
+        [recipe.box for recipe in AugMix(4001)._draw(image, (32, 32), rng())]
+    )
     top, left, height, width = boxes.T
     area, ratio = height * width / 1e6, width / height
     assert 0.079 < area.min() < 0.09
@@ -217,7 +255,9 @@ def test_crops_cover_the_ranges_evenly() -> None:
 
 def test_every_crop_lies_inside() -> None:
     for width, height in [(1, 1), (3, 2), (500, 375), (1, 500), (900, 40)]:
-        for recipe in AugMix(200)._draw(Image.new("RGB", (width, height)), (8, 8), rng()):
+        for recipe in AugMix(200)._draw(
+            Image.new("RGB", (width, height)), (8, 8), rng()
+        ):
             top, left, h, w = recipe.box
             assert 0 <= top <= top + h <= height
             assert 0 <= left <= left + w <= width
@@ -227,7 +267,11 @@ def test_every_crop_lies_inside() -> None:
 
 @pytest.mark.parametrize(
     ("size", "box"),
-    [((500, 1), (0, 249, 1, 1)), ((900, 30), (0, 430, 30, 40)), ((30, 900), (430, 0, 40, 30))],
+    [
+        ((500, 1), (0, 249, 1, 1)),
+        ((900, 30), (0, 430, 30, 40)),
+        ((30, 900), (430, 0, 40, 30)),
+    ],
 )
 def test_narrow_images_are_cropped_in_the_centre(
     size: tuple[int, int], box: tuple[int, int, int, int]
@@ -237,13 +281,17 @@ def test_narrow_images_are_cropped_in_the_centre(
 
 
 def _recipes(**options: Any) -> list[Recipe]:
-    return AugMix(3001, **options)._draw(Image.new("RGB", (500, 375)), (224, 448), rng())
+    return AugMix(3001, **options)._draw(
+        Image.new("RGB", (500, 375)), (224, 448), rng()
+    )
 
 
 def test_flips_operations_and_depths_are_equally_frequent() -> None:
     recipes = _recipes()
     chains = [chain for recipe in recipes for chain in recipe.chains]
-    steps = collections.Counter(step.func.__name__ for chain in chains for step in chain)
+    steps = collections.Counter(
+        step.func.__name__ for chain in chains for step in chain
+    )
     depths = collections.Counter(map(len, chains))
     assert abs(sum(recipe.flip for recipe in recipes) / 3000 - 0.5) < 0.03
     assert sorted(depths) == [1, 2, 3]
@@ -254,7 +302,9 @@ def test_flips_operations_and_depths_are_equally_frequent() -> None:
 
 def _values(recipes: list[Recipe], name: str) -> npt.NDArray[np.float64]:
     steps = (step for recipe in recipes for chain in recipe.chains for step in chain)
-    return np.array([next(iter(s.keywords.values())) for s in steps if s.func.__name__ == name])
+    return np.array(
+        [next(iter(s.keywords.values())) for s in steps if s.func.__name__ == name]
+    )
 
 
 def test_parameters_at_severity_one() -> None:
@@ -287,17 +337,21 @@ def test_weights_add_up_and_are_uniform() -> None:
     skip, chains = weights[:, 0], weights[:, 1:] / (1 - weights[:, :1])
     assert abs(skip.mean() - 1 / 2) < 0.02  # Beta(1, 1): variance 1/12
     assert abs(skip.var() - 1 / 12) < 0.005
-    assert np.abs(chains.mean(0) - 1 / 3).max() < 0.02  # Dirichlet(1, 1, 1): variance 1/18
+    assert (
+        np.abs(chains.mean(0) - 1 / 3).max() < 0.02
+    )  # Dirichlet(1, 1, 1): variance 1/18
     assert np.abs(chains.var(0) - 1 / 18).max() < 0.005
 
 
 def test_width_is_the_number_of_chains() -> None:
-    assert {len(recipe.chains) for recipe in AugMix(9, width=1)._draw(photo(), (8, 8), rng())} == {
-        1
-    }
-    assert {len(recipe.chains) for recipe in AugMix(9, width=5)._draw(photo(), (8, 8), rng())} == {
-        5
-    }
+    assert {
+        len(recipe.chains)
+        for recipe in AugMix(9, width=1)._draw(photo(), (8, 8), rng())
+    } == {1}
+    assert {
+        len(recipe.chains)
+        for recipe in AugMix(9, width=5)._draw(photo(), (8, 8), rng())
+    } == {5}
 
 
 @pytest.mark.parametrize(
@@ -307,8 +361,16 @@ def test_width_is_the_number_of_chains() -> None:
         (AugMix, {"n": -3}, "`n` should be a whole number from 1 on (got -3)."),
         (AugMix, {"n": 2.5}, "`n` should be a whole number from 1 on (got 2.5)."),
         (AugMix, {"width": 0}, "`width` should be a whole number from 1 on (got 0)."),
-        (AugMix, {"severity": 0}, "`severity` should be above 0 and at most 10 (got 0)."),
-        (AugMix, {"severity": 11.0}, "`severity` should be above 0 and at most 10 (got 11.0)."),
+        (
+            AugMix,
+            {"severity": 0},
+            "`severity` should be above 0 and at most 10 (got 0).",
+        ),
+        (
+            AugMix,
+            {"severity": 11.0},
+            "`severity` should be above 0 and at most 10 (got 11.0).",
+        ),
         (
             AugMix,
             {"severity": float("nan")},

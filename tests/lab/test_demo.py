@@ -70,7 +70,11 @@ def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
     names = ("ZeroShot", "FairTPT", "Association")
     methods = {name: METHODS[name] for name in names}
     again = run_episodes([TASKS["scenes"]], methods, seeds=[0], images=IMAGES)
-    before = [e for e in episodes if (e.task.name, e.seed) == ("scenes", 0) and e.method in methods]
+    before = [
+        e
+        for e in episodes
+        if (e.task.name, e.seed) == ("scenes", 0) and e.method in methods
+    ]
     assert [e.predictions for e in again] == [e.predictions for e in before]
 
 
@@ -82,7 +86,9 @@ def test_figures_are_those_of_the_predictions(
             mine = [e for e in episodes if e.task.name == task and e.method == method]
             rows = [row for e in mine for row in e.rows]
             right = [row.prediction.label == record.target for record, row in rows]
-            assert audit.estimate("accuracy", method).value == pytest.approx(np.mean(right))
+            assert audit.estimate("accuracy", method).value == pytest.approx(
+                np.mean(right)
+            )
             groups: dict[tuple[str, ...], list[bool]] = {}
             for (record, _), is_right in zip(rows, right, strict=True):
                 groups.setdefault(record.group, []).append(is_right)
@@ -91,15 +97,23 @@ def test_figures_are_those_of_the_predictions(
             assert found == pytest.approx(lowest)
 
 
-def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[str, Audit]) -> None:
+def test_the_table_is_that_of_the_audits(
+    episodes: list[Episode], audits: dict[str, Audit]
+) -> None:
     """In the terminal and on the page, each figure beside that of the page's own table."""
     table = demo_table(audits.items())
     page = Page(to_html(episodes, audits, {"birds": audits["birds"]}, table))
-    assert page.tables["table 1"][1:] == [[text for text, _ in row] for row in table.rows]
+    assert page.tables["table 1"][1:] == [
+        [text for text, _ in row] for row in table.rows
+    ]
     rows = iter(table.rows)
     for number, audit in enumerate(audits.values(), start=1):
         below = page.tables[f"audit-{number}-table-metrics"]
-        (wga,) = (row for row in below if row[0].startswith("Worst-group accuracy (class / group)"))
+        (wga,) = (
+            row
+            for row in below
+            if row[0].startswith("Worst-group accuracy (class / group)")
+        )
         changes = {c.run: c.adjusted for c in audit.document.comparisons}
         for run, cell_below in zip(audit.document.runs, wga[1:], strict=True):
             _, method, n, gap, change, balanced, accuracy, worst, cost = next(rows)
@@ -115,7 +129,11 @@ def test_the_table_is_that_of_the_audits(episodes: list[Episode], audits: dict[s
             assert cell_below.startswith(worst[0].split()[0])
             if run.name in changes:
                 found = changes[run.name].typical_gap
-                side = -(found.low > 0) or int(found.high < 0) if found.low and found.high else 0
+                side = (
+                    -(found.low > 0) or int(found.high < 0)
+                    if found.low and found.high
+                    else 0
+                )
                 assert change == (shown_figure(found, side, sign="+"), side)
             else:
                 assert (change, cost[0]) == (("", 0), times(1.0))
@@ -135,10 +153,14 @@ def test_logit_balance_is_fitted_for_each_task_and_not_on_what_is_asked(
 
 def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the time of this process alone: a busy machine may take longer for anything."""
-    monkeypatch.setattr("fair_tta.lab.runs._worker.time.perf_counter", time.process_time)
+    monkeypatch.setattr(
+        "fair_tta.lab.runs._worker.time.perf_counter", time.process_time
+    )
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
     one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
-    assert sum(row.seconds for row in many.answers) > sum(row.seconds for row in one.answers)
+    assert sum(row.seconds for row in many.answers) > sum(
+        row.seconds for row in one.answers
+    )
 
 
 def test_the_table_fits_a_narrow_terminal(audits: dict[str, Audit]) -> None:
@@ -146,7 +168,9 @@ def test_the_table_fits_a_narrow_terminal(audits: dict[str, Audit]) -> None:
     console.print(to_rich(demo_table(audits.items())))
     text = console.export_text()
     assert "…" not in text
-    assert text.count("method") == 1 + text.startswith("Every method"), "one table, not two"
+    assert text.count("method") == 1 + text.startswith("Every method"), (
+        "one table, not two"
+    )
     assert all(method in text for method in METHODS)
 
 
@@ -182,7 +206,9 @@ def test_the_page_is_that_of_audits_with_changed_images(
     page = to_html(episodes, audits, few, demo_table(audits.items()))
     assert page.startswith("<!DOCTYPE html>")
     assert f"birds: methods with views, {2 * IMAGES} images" in page
-    assert page.count("data:image/png") == sum(len(gallery(episodes, task)) for task in TASKS)
+    assert page.count("data:image/png") == sum(
+        len(gallery(episodes, task)) for task in TASKS
+    )
 
 
 def test_other_methods_can_be_compared() -> None:
@@ -207,6 +233,8 @@ def test_the_command_writes_the_report(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "demo.html")])
+    result = CliRunner().invoke(
+        app, ["demo", "--out", str(tmp_path / "no" / "demo.html")]
+    )
     assert result.exit_code == 3
     assert "`--out` should be in a folder that exists" in result.stderr

@@ -31,11 +31,18 @@ def gallery() -> GroupGallery:
 def test_changed_and_wrong_of_each_group(gallery: GroupGallery, tmp_path: Path) -> None:
     for i in range(6):
         gallery.add(
-            record(tmp_path, i, "cat", "in"), [answer("dog", 0.6), answer("cat", 0.5 + i / 20)]
+            record(tmp_path, i, "cat", "in"),
+            [answer("dog", 0.6), answer("cat", 0.5 + i / 20)],
         )
-    gallery.add(record(tmp_path, 6, "dog", "out"), [answer("cat", 0.9), answer("cat", 0.7)])
-    gallery.add(record(tmp_path, 7, "dog", "out"), [answer("cat", 0.6), answer("cat", 0.7)])
-    gallery.add(record(tmp_path, 8, "dog", "out"), [answer("dog", 0.9), answer("dog", 0.9)])
+    gallery.add(
+        record(tmp_path, 6, "dog", "out"), [answer("cat", 0.9), answer("cat", 0.7)]
+    )
+    gallery.add(
+        record(tmp_path, 7, "dog", "out"), [answer("cat", 0.6), answer("cat", 0.7)]
+    )
+    gallery.add(
+        record(tmp_path, 8, "dog", "out"), [answer("dog", 0.9), answer("dog", 0.9)]
+    )
     found = gallery.images()
     assert [(one.group, one.caption) for one in found] == [
         ("cat / in", "changed (Other), 5.png"),
@@ -43,24 +50,34 @@ def test_changed_and_wrong_of_each_group(gallery: GroupGallery, tmp_path: Path) 
         ("dog / out", "wrong and confident (ZeroShot; after: Other), 6.png"),
     ]
     assert len([one for one in found if one.truth == "cat"]) == OF_EACH_KIND
-    assert (found[0].before, found[0].after, found[0].after_probability) == ("dog", "cat", 0.75)
+    assert (found[0].before, found[0].after, found[0].after_probability) == (
+        "dog",
+        "cat",
+        0.75,
+    )
     assert (found[2].before, found[2].before_probability) == ("cat", 0.9)
 
 
 def test_a_picture_is_not_shown_twice_with_the_same_answers(
     gallery: GroupGallery, tmp_path: Path
 ) -> None:
-    gallery.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9), answer("cat", 0.7)])
+    gallery.add(
+        record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9), answer("cat", 0.7)]
+    )
     assert [one.caption for one in gallery.images()] == ["changed (Other), 0.png"]
 
 
 def test_a_single_run_has_no_after(tmp_path: Path) -> None:
     alone = GroupGallery(["ZeroShot"])
     alone.add(record(tmp_path, 0, "cat", "in"), [answer("dog", 0.9)])
-    assert [one.caption for one in alone.images()] == ["wrong and confident (ZeroShot), 0.png"]
+    assert [one.caption for one in alone.images()] == [
+        "wrong and confident (ZeroShot), 0.png"
+    ]
 
 
-def test_not_too_many_and_none_that_is_gone(gallery: GroupGallery, tmp_path: Path) -> None:
+def test_not_too_many_and_none_that_is_gone(
+    gallery: GroupGallery, tmp_path: Path
+) -> None:
     for i in range(60):
         row = record(tmp_path, i, "cat", f"place {i // 2}")
         gallery.add(row, [answer("dog", 0.6), answer("cat", 0.6)])

@@ -42,10 +42,21 @@ def printed(what: Any, width: int) -> str:
 
 def test_names_are_broken_at_hyphens() -> None:
     names = ["logit-balance", "association-correction", "zero-shot, time"]
-    rows = [[Text(name, "red"), *(Text("80.5 [76.9, 83.9]") for _ in range(3))] for name in names]
+    rows = [
+        [Text(name, "red"), *(Text("80.5 [76.9, 83.9]") for _ in range(3))]
+        for name in names
+    ]
     text = printed(make_table("", ["method", "a", "b", "c"], rows), 51)
     firsts = [line[:12].strip() for line in text.splitlines()[3:]]
-    assert firsts == ["logit-", "balance", "association-", "correction", "zero-shot,", "time", ""]
+    assert firsts == [
+        "logit-",
+        "balance",
+        "association-",
+        "correction",
+        "zero-shot,",
+        "time",
+        "",
+    ]
 
 
 def test_five_figures_fit_80_columns() -> None:
@@ -80,7 +91,9 @@ def a_figure(i: int) -> Estimate:
 def test_demo(width: int) -> None:
     rows = []
     for i, name in enumerate(NAMES + NAMES + NAMES[:1]):
-        sides = [(shown_figure(a_figure(i + k), i % 3 - 1), i % 3 - 1) for k in range(5)]
+        sides = [
+            (shown_figure(a_figure(i + k), i % 3 - 1), i % 3 - 1) for k in range(5)
+        ]
         rows.append([(f"{name} {i}", 0), *sides, (times(MILLISECONDS[i]), 0)])
     header = ["method", "Acc", "WGA", "EOD", "ASI", "ATC", "cost"]
     text = printed(to_rich(Overview("scenes", header, rows)), width)
@@ -124,7 +137,9 @@ def prediction(p: float, attributes: Iterable[str]) -> Prediction:
 @pytest.mark.parametrize("many", [0, 1, 2, 6])
 def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = tuple(f"an attribute {i}" for i in range(many))
-    console = Console(width=width, file=io.StringIO(), force_terminal=True, no_color=True)
+    console = Console(
+        width=width, file=io.StringIO(), force_terminal=True, no_color=True
+    )
     monkeypatch.setattr(terminal, "Console", lambda **_: console)
     answered: list[tuple[str, Prediction | str]] = [
         ("a/folder/of/images/1.png", prediction(0.125, attributes)), ("x.png", "no"),

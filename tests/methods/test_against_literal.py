@@ -41,14 +41,32 @@ ATTRIBUTES = ["one", "two independent", "two joint"]
 @lru_cache
 def backend_of(name: str) -> tuple[Any, literal.LiteralText]:
     if name == "open_clip CLIP":
-        vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-        text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+        vision = {
+            "image_size": 32,
+            "layers": 2,
+            "width": 32,
+            "patch_size": 8,
+            "head_width": 8,
+        }
+        text = {
+            "context_length": 77,
+            "vocab_size": 49408,
+            "width": 32,
+            "heads": 4,
+            "layers": 2,
+        }
         model = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
         twin = copy.deepcopy(model).double()
         tokenizer = open_clip.SimpleTokenizer()
-        backend = OpenClipBackend(model, open_clip.image_transform(32, False), tokenizer)
+        backend = OpenClipBackend(
+            model, open_clip.image_transform(32, False), tokenizer
+        )
         return backend, literal.LiteralText(twin, "openclip", tokenizer)
-    build = {"CLIP": families.clip, "SigLIP": families.siglip, "BERT": families.chinese_clip}[name]
+    build = {
+        "CLIP": families.clip,
+        "SigLIP": families.siglip,
+        "BERT": families.chinese_clip,
+    }[name]
     model, images, tokenizer = families.seeded(build)
     twin = copy.deepcopy(model).double()
     return (
@@ -108,11 +126,15 @@ def settings_of(third: int) -> list[tuple[float, bool, str, str]]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))]
+)
 def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) -> None:
     """Each setting with one of the losses; if slow tests run too, with all of them."""
     grid = settings_of((part + [*LOSSES].index(loss)) % 3)
-    if name != "CLIP":  # other towers, the same formulas: every fourth setting, not the same ones
+    if (
+        name != "CLIP"
+    ):  # other towers, the same formulas: every fourth setting, not the same ones
         grid = grid[MODELS.index(name) :: 4]
     for number, (lam, upgrad, rate, attributes) in enumerate(grid):
         case = case_of(name, attributes)
@@ -131,7 +153,9 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) 
             loss=loss,  # type: ignore[arg-type]
             lam=lam,
             upgrad=upgrad,
-            rate=("fixed", 5e-3, torch.optim.AdamW) if rate == "fixed" else ("elra", 0.01, 0.01),
+            rate=("fixed", 5e-3, torch.optim.AdamW)
+            if rate == "fixed"
+            else ("elra", 0.01, 0.01),
         )
         what = f"{name} {loss} lam={lam} upgrad={upgrad} {rate} {attributes}"
         assert not theirs.degenerate, what
@@ -140,7 +164,9 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) 
         allowed = tolerance(theirs.relative_step)
         assert error < allowed, (what, float(error), theirs.relative_step)
         assert ours.relative_step is not None
-        assert float(ours.relative_step[0]) == pytest.approx(theirs.relative_step, rel=10 * allowed)
+        assert float(ours.relative_step[0]) == pytest.approx(
+            theirs.relative_step, rel=10 * allowed
+        )
 
 
 def test_elra_is_well_conditioned() -> None:
@@ -196,7 +222,9 @@ def test_several_steps(steps: int, loss: str) -> None:
             rate=("fixed", 5e-3, torch.optim.AdamW), steps=steps,
         )  # fmt: skip
         probabilities = ours.adapt(case.task, views[None]).probabilities[0]
-        torch.testing.assert_close(probabilities.double(), theirs.probabilities, rtol=0, atol=1e-4)
+        torch.testing.assert_close(
+            probabilities.double(), theirs.probabilities, rtol=0, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -214,7 +242,9 @@ def test_zero_equals_the_literal_algorithm(name: str, rho: float) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("attributes", ["one", "two independent"])
 @pytest.mark.parametrize("lam", [0.0, 1.0, 1000.0])
-def test_orthcali_equals_a_numerical_minimiser(name: str, attributes: str, lam: float) -> None:
+def test_orthcali_equals_a_numerical_minimiser(
+    name: str, attributes: str, lam: float
+) -> None:
     case = case_of(name, attributes)
     views = views_of(case.task)
     ours = OrthCali(lam).adapt(case.task, views[None]).probabilities[0]
@@ -230,7 +260,9 @@ def test_projection_after_tuning(name: str, lam: float) -> None:
     method = FairTPT(rate=ELRA()) >> OrthCali(lam)
     ours = method.adapt(case.task, views[None])
     tuned = literal.fair_tpt(case.text, case.plain, views.double())
-    theirs = literal.orthcali(case.text, case.plain, views.double(), lam, context=tuned.context)
+    theirs = literal.orthcali(
+        case.text, case.plain, views.double(), lam, context=tuned.context
+    )
     torch.testing.assert_close(
         ours.probabilities[0], theirs.to(ours.probabilities.dtype), rtol=0, atol=1e-4
     )

@@ -27,7 +27,11 @@ def by_formula(case: Drawn, strength: float) -> npt.NDArray[np.float64]:
                 d += p_s * (z_s - z.mean(0))
             g = min(1.0, max(0.0, float(v @ d) / float(d @ d)))
             moved -= strength * g * d
-        rows.append(softmax(np.array([case.scale * float(moved @ t) for t in case.target.numpy()])))
+        rows.append(
+            softmax(
+                np.array([case.scale * float(moved @ t) for t in case.target.numpy()])
+            )
+        )
     return np.array(rows)
 
 
@@ -42,14 +46,19 @@ def zero_shot(case: Drawn) -> Tensor:
 @given(drawn())
 def test_is_its_formula(case: Drawn) -> None:
     for strength in (0.75, 1.3):
-        np.testing.assert_allclose(answer(case, strength), by_formula(case, strength), atol=1e-9)
+        np.testing.assert_allclose(
+            answer(case, strength), by_formula(case, strength), atol=1e-9
+        )
 
 
 @given(drawn())
 def test_float32_is_near(case: Drawn) -> None:
     sensitive = {a: z.float() for a, z in case.sensitive.items()}
     small = replace(
-        case, target=case.target.float(), sensitive=sensitive, features=case.features.float()
+        case,
+        target=case.target.float(),
+        sensitive=sensitive,
+        features=case.features.float(),
     )
     assert answer(small).dtype == torch.float32
     torch.testing.assert_close(answer(small).double(), answer(case), rtol=0, atol=1e-4)

@@ -17,7 +17,11 @@ from fair_tta import FairTTAError
 from fair_tta._linalg import unit
 from fair_tta.errors import SmallReferenceWarning
 from fair_tta.methods import BalancedHead
-from fair_tta.methods.corrections._balanced_head import _chosen_head, anchored_head, cell_weights
+from fair_tta.methods.corrections._balanced_head import (
+    _chosen_head,
+    anchored_head,
+    cell_weights,
+)
 
 Array = Any
 SCALE = 20.0
@@ -26,7 +30,9 @@ SCALE = 20.0
 class Case:
     """Images, two or more classes and attributes whose values pull towards some of them."""
 
-    def __init__(self, seed: int, classes: int = 3, values: tuple[int, ...] = (2,), n: int = 160):
+    def __init__(
+        self, seed: int, classes: int = 3, values: tuple[int, ...] = (2,), n: int = 160
+    ):
         self.target = random_units(seed, classes, DIM)
         self.sensitive = {f"s{i}": random_units(seed + 1 + i, k, DIM)
                           for i, k in enumerate(values)}  # fmt: skip
@@ -39,7 +45,9 @@ class Case:
         self.names = list(self.task.targets)
         v = self.features[:, 0].numpy()
         self.logits = SCALE * v @ self.target.numpy().T
-        self.perceived = [softmax(SCALE * v @ z.numpy().T, 1) for z in self.sensitive.values()]
+        self.perceived = [
+            softmax(SCALE * v @ z.numpy().T, 1) for z in self.sensitive.values()
+        ]
 
 
 def base_of(case: Case) -> Array:
@@ -57,14 +65,18 @@ def base_of(case: Case) -> Array:
 def fitted(case: Case, labels: Any) -> BalancedHead:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallReferenceWarning)
-        return fit_on_features(BalancedHead(), EncodedClassifier(case.task), case.features, labels)
+        return fit_on_features(
+            BalancedHead(), EncodedClassifier(case.task), case.features, labels
+        )
 
 
 def labels_of(case: Case, wrong: float = 0.2, seed: int = 0) -> list[str]:
     """What was mixed into the images, and by chance another class."""
     random = np.random.default_rng(seed)
     places, n = np.arange(len(case.logits)) % len(case.names), len(case.logits)
-    drawn = np.where(random.random(n) < wrong, random.integers(len(case.names), size=n), places)
+    drawn = np.where(
+        random.random(n) < wrong, random.integers(len(case.names), size=n), places
+    )
     return [case.names[i] for i in drawn]
 
 
@@ -74,7 +86,10 @@ def by_scipy(x: Array, anchor: Array, y: Array, omega: Array, ridge: float) -> A
     def value(flat: Array) -> tuple[float, Array]:
         d = flat.reshape(shape)
         z = anchor + x @ d
-        loss = -(omega * log_softmax(z, 1)[np.arange(len(y)), y]).mean() + ridge / 2 * (d**2).sum()
+        loss = (
+            -(omega * log_softmax(z, 1)[np.arange(len(y)), y]).mean()
+            + ridge / 2 * (d**2).sum()
+        )
         wrong = softmax(z, 1) - np.eye(shape[1])[y]
         return loss, (x.T @ (omega[:, None] * wrong) / len(y) + ridge * d).ravel()
 
@@ -95,9 +110,13 @@ def test_the_head_is_what_scipy_finds(ridge: float) -> None:
 
 def test_weights_let_values_count_alike_within_a_class() -> None:
     y = torch.tensor([0] * 40 + [1] * 20)
-    hard = torch.nn.functional.one_hot(torch.tensor([0] * 30 + [1] * 10 + [0] * 4 + [1] * 16))
+    hard = torch.nn.functional.one_hot(
+        torch.tensor([0] * 30 + [1] * 10 + [0] * 4 + [1] * 16)
+    )
     omega = cell_weights(y, [hard.double()])
-    cells = [float(omega[(y == k) & (hard[:, s] == 1)].sum()) for k in (0, 1) for s in (0, 1)]
+    cells = [
+        float(omega[(y == k) & (hard[:, s] == 1)].sum()) for k in (0, 1) for s in (0, 1)
+    ]
     assert cells == pytest.approx([20, 20, 10, 10]), "classes keep their shares"
     assert float(omega.mean()) == pytest.approx(1)
 
@@ -106,7 +125,9 @@ def test_cells_of_fewer_than_four_images_count_less() -> None:
     y = torch.tensor([0] * 40)
     hard = torch.nn.functional.one_hot(torch.tensor([0] * 39 + [1]))
     omega = cell_weights(y, [hard.double()])
-    assert float(omega[:39].sum()) == pytest.approx(40 * 0.8), "1 to a quarter, of one image of 4"
+    assert float(omega[:39].sum()) == pytest.approx(40 * 0.8), (
+        "1 to a quarter, of one image of 4"
+    )
     assert float(omega[39]) == pytest.approx(40 * 0.2)
 
 
@@ -147,8 +168,12 @@ def test_the_whole_method_by_hand() -> None:
 def test_where_no_head_has_a_lower_loss_there_is_none() -> None:
     random = np.random.default_rng(0)
     anchor, x = 2 * random.normal(size=(60, 2)), random.normal(size=(60, 30))
-    y = (random.random(60) < softmax(anchor, 1)[:, 1]).astype(int)  # features tell nothing
-    tensors: list[Any] = [torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))]
+    y = (random.random(60) < softmax(anchor, 1)[:, 1]).astype(
+        int
+    )  # features tell nothing
+    tensors: list[Any] = [
+        torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))
+    ]
     assert not bool(_chosen_head(*tensors).any())
     x[:, 0] = 2 * y - 1
     assert bool(_chosen_head(*tensors)[0].any())
@@ -182,6 +207,10 @@ def test_how_many_labels_it_takes() -> None:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit_on_features(BalancedHead(), EncodedClassifier(case.task), case.features, labels)
+        fit_on_features(
+            BalancedHead(), EncodedClassifier(case.task), case.features, labels
+        )
     one_class = fitted(case, ["target 0"] * 250)
-    assert np.isfinite(one_class.adapt(case.task, case.features).probabilities.numpy()).all()
+    assert np.isfinite(
+        one_class.adapt(case.task, case.features).probabilities.numpy()
+    ).all()

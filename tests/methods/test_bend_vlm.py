@@ -12,7 +12,15 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
-from random_task import DIM, Drawn, EncodedClassifier, drawn, joint_of, random_units, softmax
+from random_task import (
+    DIM,
+    Drawn,
+    EncodedClassifier,
+    drawn,
+    joint_of,
+    random_units,
+    softmax,
+)
 from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
@@ -47,10 +55,15 @@ def conditions(case: Drawn, y: int, neighbours: int) -> tuple[Array, list[Array]
     rows = []
     for z in case.sensitive.values():
         rows += list(z.numpy())
-        joint = joint_of(case.target, z).numpy().reshape(len(case.target), len(z), DIM)[y]
+        joint = (
+            joint_of(case.target, z).numpy().reshape(len(case.target), len(z), DIM)[y]
+        )
         rows += [(joint[i] - joint[j]) / 2 for i, j in combinations(range(len(z)), 2)]
     a = np.stack(rows).T
-    e0 = case.target[y].numpy() - a @ np.linalg.lstsq(a, case.target[y].numpy(), rcond=1e-9)[0]
+    e0 = (
+        case.target[y].numpy()
+        - a @ np.linalg.lstsq(a, case.target[y].numpy(), rcond=1e-9)[0]
+    )
     e0 /= np.linalg.norm(e0)
     features, values = reference_of(case)
     differences = []
@@ -90,7 +103,11 @@ def test_is_what_a_constrained_optimiser_finds(values: int) -> None:
     for y, ours in enumerate(reference.tensors["texts"].numpy()):
         e0, differences = conditions(case, y, 4)
         sphere = optimize.NonlinearConstraint(
-            lambda e: e @ e, 1, 1, jac=lambda e: 2 * e, hess=lambda _, v: 2 * v[0] * np.eye(DIM)
+            lambda e: e @ e,
+            1,
+            1,
+            jac=lambda e: 2 * e,
+            hess=lambda _, v: 2 * v[0] * np.eye(DIM),
         )
         found = optimize.minimize(
             lambda e, e0=e0: -e @ e0,
@@ -98,7 +115,10 @@ def test_is_what_a_constrained_optimiser_finds(values: int) -> None:
             jac=lambda _, e0=e0: -e0,
             hess=lambda _: np.zeros((DIM, DIM)),
             method="trust-constr",
-            constraints=[sphere, optimize.LinearConstraint(np.stack(differences), 0, 0)],
+            constraints=[
+                sphere,
+                optimize.LinearConstraint(np.stack(differences), 0, 0),
+            ],
             options={"gtol": 1e-10, "xtol": 1e-12},
         )
         assert found.success
@@ -141,15 +161,23 @@ def test_order_and_precision_do_not_matter(case: Drawn) -> None:
 
 @pytest.mark.parametrize("neighbours", [0, -1, 1.5])
 def test_neighbours_are_checked(neighbours: Any) -> None:
-    with pytest.raises(FairTTAError, match="`neighbours` should be a whole number from 1 on"):
+    with pytest.raises(
+        FairTTAError, match="`neighbours` should be a whole number from 1 on"
+    ):
         BendVLM(neighbours)
 
 
 def test_another_number_needs_another_fit() -> None:
     case = Drawn(
-        random_units(0, 2, DIM), {"s": random_units(1, 2, DIM)}, random_units(2, 3, 1, DIM)
+        random_units(0, 2, DIM),
+        {"s": random_units(1, 2, DIM)},
+        random_units(2, 3, 1, DIM),
     )
-    with pytest.raises(FairTTAError, match=r"fitted with neighbours=4 \(got 9\): fit it again"):
+    with pytest.raises(
+        FairTTAError, match=r"fitted with neighbours=4 \(got 9\): fit it again"
+    ):
         replace(fit(case), neighbours=9).adapt(case.task, case.features)
-    with pytest.raises(FairTTAError, match="the second method of a chain should be a UsesTexts"):
+    with pytest.raises(
+        FairTTAError, match="the second method of a chain should be a UsesTexts"
+    ):
         TPT() >> BendVLM()  # type: ignore[operator]

@@ -42,12 +42,16 @@ def of_balance(case: Drawn) -> list[Prediction]:
 @given(case=drawn(VIEWS))
 def test_certificates(answer: Any, case: Drawn) -> None:
     for prediction in answer(case):
-        p, q = (list(x.values()) for x in (prediction.zero_shot, prediction.probabilities))
+        p, q = (
+            list(x.values()) for x in (prediction.zero_shot, prediction.probabilities)
+        )
         moved = sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2
         first, second = sorted(p, reverse=True)[:2]
         assert prediction.distance == pytest.approx(moved, abs=1e-12)
         assert prediction.flip_margin == pytest.approx((first - second) / 2, abs=1e-12)
-        assert prediction.certified_unchanged == (prediction.distance < prediction.flip_margin)
+        assert prediction.certified_unchanged == (
+            prediction.distance < prediction.flip_margin
+        )
         names = list(prediction.zero_shot)
         assert prediction.flipped == (prediction.label != names[p.index(first)])
         assert not (prediction.certified_unchanged and prediction.flipped)
@@ -69,7 +73,9 @@ def test_both_kinds_of_answer_occur() -> None:
     """Of the strong correction some flip and some are certified, so the above says something."""
     generator = torch.Generator().manual_seed(0)
     target, values, features = (
-        torch.nn.functional.normalize(torch.randn(n, 24, generator=generator).double(), dim=-1)
+        torch.nn.functional.normalize(
+            torch.randn(n, 24, generator=generator).double(), dim=-1
+        )
         for n in (3, 2, 200)
     )
     case = Drawn(target, {"s": values}, features.unsqueeze(1))

@@ -35,11 +35,15 @@ class Sharp(UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         log_p = 2 * task.log_probabilities(features[:, :1], texts.target)
-        return Outcome(log_p.softmax(-1).squeeze(1), warnings=(("sharp",),) * len(features))
+        return Outcome(
+            log_p.softmax(-1).squeeze(1), warnings=(("sharp",),) * len(features)
+        )
 
 
 @pytest.mark.parametrize("first", [TPT(), FairTPT(), FairTPT(loss=SuperTSLoss())])
-def test_zero_shot_after_tuning_is_the_tuned_answer(clf: FairTPTClassifier, first: TPT) -> None:
+def test_zero_shot_after_tuning_is_the_tuned_answer(
+    clf: FairTPTClassifier, first: TPT
+) -> None:
     pictures = [picture(i) for i in range(3)]
     alone = clf.with_adapter(first).predict(pictures)
     chained = clf.with_adapter(first >> ZeroShot()).predict(pictures)
@@ -52,9 +56,14 @@ def test_a_second_stage_of_ones_own(clf: FairTPTClassifier) -> None:
     after = clf.with_adapter(TPT() >> Sharp()).predict(picture())
     p = torch.tensor(list(before.probabilities.values()), dtype=torch.float64)
     expected = p.square() / p.square().sum()
-    assert list(after.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    assert list(after.probabilities.values()) == pytest.approx(
+        expected.tolist(), abs=1e-5
+    )
     assert after.sensitive == before.sensitive
-    assert (after.learning_rate, after.views_kept) == (before.learning_rate, before.views_kept)
+    assert (after.learning_rate, after.views_kept) == (
+        before.learning_rate,
+        before.views_kept,
+    )
     assert after.warnings == (*before.warnings, "sharp")
 
 
@@ -65,7 +74,9 @@ def test_a_chain_needs_what_its_parts_need() -> None:
     assert chain.needs == Needs(sensitive=True, views=True, prompt_gradient=True)
 
 
-def test_separate_terms_change_nothing_in_a_weighted_sum(clf: FairTPTClassifier) -> None:
+def test_separate_terms_change_nothing_in_a_weighted_sum(
+    clf: FairTPTClassifier,
+) -> None:
     """It gives each attribute lambda, in one term or in terms of their own; UPGrad tells them
     apart."""
     pictures = [picture(i) for i in range(2)]
@@ -95,7 +106,9 @@ def test_lam_by_n_is_the_mean_over_attributes(
     """The directions are parallel, and the length of ELRA's step depends on nothing else."""
     pictures = [picture(i) for i in range(2)]
     added = clf.with_adapter(method(lam=lam / len(NAMES))).predict_proba(pictures)
-    averaged = clf.with_adapter(method(lam=lam, loss=MeanOfAttributes())).predict_proba(pictures)
+    averaged = clf.with_adapter(method(lam=lam, loss=MeanOfAttributes())).predict_proba(
+        pictures
+    )
     assert averaged == pytest.approx(added, abs=1e-5)
 
 
@@ -119,7 +132,9 @@ def test_a_weighting_of_gramians(clf: FairTPTClassifier) -> None:
 
     pictures = [picture(i) for i in range(2)]
     one = clf.with_adapter(FairTPT(lam=1.0, rho=0.75)).predict_proba(pictures)
-    two = clf.with_adapter(FairTPTMO(aggregator=(equal, "gramian"))).predict_proba(pictures)
+    two = clf.with_adapter(FairTPTMO(aggregator=(equal, "gramian"))).predict_proba(
+        pictures
+    )
     assert two == pytest.approx(one, abs=1e-5)
 
 

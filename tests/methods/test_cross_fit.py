@@ -25,14 +25,18 @@ IMAGES = [drawn.image for drawn in BADGES.draw(60)]
 
 def classifier(batch_size: int = 16) -> FairTPTClassifier:
     names = BADGES.targets, BADGES.sensitive, BADGES.template
-    return FairTPTClassifier("miniature", *names, adapter=ZeroShot(), batch_size=batch_size)
+    return FairTPTClassifier(
+        "miniature", *names, adapter=ZeroShot(), batch_size=batch_size
+    )
 
 
 def fitted(method: Adapter, images: Sequence[Image], clf: FairTPTClassifier) -> Adapter:
     features = [clf.encode(images, with_views=False)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallReferenceWarning)
-        return cross_fit(clf, {"m": method}, features, [*map(image_digest, images)])["m"]
+        return cross_fit(clf, {"m": method}, features, [*map(image_digest, images)])[
+            "m"
+        ]
 
 
 def fold(image: Image) -> int:
@@ -64,28 +68,45 @@ def test_neither_order_nor_batch_size_matters(method: Adapter) -> None:
     first, second = fitted(method, IMAGES, clf), fitted(method, IMAGES[::-1], small)
     expected = clf.with_adapter(first).predict(IMAGES)
     close(small.with_adapter(second).predict(IMAGES[::-1])[::-1], expected)
-    close([clf.with_adapter(first).predict(image) for image in IMAGES[:9]], expected[:9])
+    close(
+        [clf.with_adapter(first).predict(image) for image in IMAGES[:9]], expected[:9]
+    )
     assert fingerprint(first) == fingerprint(second) is not None
 
 
 def test_its_identity_is_that_of_settings_and_images() -> None:
     clf = classifier()
     one = fitted(LogitBalance(), IMAGES, clf)
-    others = fitted(LogitBalance(), IMAGES[1:], clf), fitted(LogitBalance(1.0), IMAGES, clf)
+    others = (
+        fitted(LogitBalance(), IMAGES[1:], clf),
+        fitted(LogitBalance(1.0), IMAGES, clf),
+    )
     assert len({fingerprint(method) for method in (one, *others)}) == 3
     sent = pickle.loads(pickle.dumps(one))
     assert fingerprint(sent) == fingerprint(one)
-    close(clf.with_adapter(sent).predict(IMAGES[:5]), clf.with_adapter(one).predict(IMAGES[:5]))
+    close(
+        clf.with_adapter(sent).predict(IMAGES[:5]),
+        clf.with_adapter(one).predict(IMAGES[:5]),
+    )
 
 
 def test_few_images_warn_once_and_one_is_refused() -> None:
     clf = classifier()
-    features, digests = clf.encode(IMAGES, with_views=False), [*map(image_digest, IMAGES)]
+    features, digests = (
+        clf.encode(IMAGES, with_views=False),
+        [*map(image_digest, IMAGES)],
+    )
     methods = {"a": LogitBalance(), "b": LogitBalance(1.0), "c": ZeroShot()}
-    with pytest.warns(SmallReferenceWarning, match="cross-fitting on 60 images") as caught:
+    with pytest.warns(
+        SmallReferenceWarning, match="cross-fitting on 60 images"
+    ) as caught:
         made = cross_fit(clf, methods, [features], digests)
     assert len(caught) == 1
-    assert [type(method) for method in made.values()] == [CrossFitted, CrossFitted, ZeroShot]
+    assert [type(method) for method in made.values()] == [
+        CrossFitted,
+        CrossFitted,
+        ZeroShot,
+    ]
     with pytest.raises(FairTTAError, match="needs more different images"):
         cross_fit(clf, methods, [features[:1]], digests[:1])
     with pytest.raises(FairTTAError, match="needs the images themselves"):

@@ -23,9 +23,13 @@ from fair_tta.methods.field._deyo import NOTHING_PASSED, PatchShuffle
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:
     """Of the views, and of their shuffled copies, made here."""
     pixels = clf._vision.pixels(image)
-    shuffled = PatchShuffle(4)(pixels, content_generator(image, 0, "PatchShuffle(patches=4)"))
+    shuffled = PatchShuffle(4)(
+        pixels, content_generator(image, 0, "PatchShuffle(patches=4)")
+    )
     assert not torch.equal(shuffled, pixels)
-    return unit(clf._backend.encode_pixels(pixels)), unit(clf._backend.encode_pixels(shuffled))
+    return unit(clf._backend.encode_pixels(pixels)), unit(
+        clf._backend.encode_pixels(shuffled)
+    )
 
 
 def softmax(logits: Any) -> Any:
@@ -43,7 +47,9 @@ def numpy_weights(method: DeYO, p: Any, q: Any) -> list[float]:
         drop = view[y] - copy[y]
         keep = h < method.margin * largest and drop > method.least_drop
         weights.append(
-            math.exp(-(h - method.weight_margin * largest)) + math.exp(drop) if keep else 0.0
+            math.exp(-(h - method.weight_margin * largest)) + math.exp(drop)
+            if keep
+            else 0.0
         )
     return weights
 
@@ -57,11 +63,14 @@ def literal(clf: Any, method: DeYO, image: Any) -> tuple[list[float], int]:
     for _ in range(method.steps):
         texts = task.encode(task.target_prompts, context)
         p, q = (
-            softmax(task.scale * (x @ texts.T).detach().double().numpy()) for x in (views, copies)
+            softmax(task.scale * (x @ texts.T).detach().double().numpy())
+            for x in (views, copies)
         )
         weights = torch.tensor(numpy_weights(method, p, q))
         kept = int((weights > 0).sum()) if kept is None else kept
-        h = torch.distributions.Categorical(logits=task.scale * views @ texts.T).entropy()
+        h = torch.distributions.Categorical(
+            logits=task.scale * views @ texts.T
+        ).entropy()
         chosen = weights > 0
         loss = (weights[chosen] * h[chosen]).mean()
         optimizer.zero_grad()
@@ -69,7 +78,9 @@ def literal(clf: Any, method: DeYO, image: Any) -> tuple[list[float], int]:
         optimizer.step()
     with torch.no_grad():
         texts = task.encode(task.target_prompts, context)
-        answer: list[float] = torch.softmax(task.scale * views[0] @ texts.T, -1).tolist()
+        answer: list[float] = torch.softmax(
+            task.scale * views[0] @ texts.T, -1
+        ).tolist()
     return answer, kept or 0
 
 
@@ -93,7 +104,9 @@ def test_is_its_formula(method: DeYO) -> None:
 def test_each_filter_counts() -> None:
     _, clf = classifier()
     images = [picture(i) for i in range(4)]
-    both = torch.cat([torch.stack(both_features(clf, one)).flatten(0, 1)[None] for one in images])
+    both = torch.cat(
+        [torch.stack(both_features(clf, one)).flatten(0, 1)[None] for one in images]
+    )
     task = clf._task
     p, q = (
         softmax(task.scale * (x @ task.target_features.T).double().numpy())
@@ -102,7 +115,10 @@ def test_each_filter_counts() -> None:
     seen = set()
     entropies = np.sort(-(p * np.log(p)).sum(-1), axis=None) / math.log(3)
     drops = np.sort(np.take_along_axis(p - q, p.argmax(-1)[..., None], -1), axis=None)
-    certain, large = entropies[15:17].mean(), drops[8:10].mean()  # of 24, well between two
+    certain, large = (
+        entropies[15:17].mean(),
+        drops[8:10].mean(),
+    )  # of 24, well between two
     for margin, drop in ((2.0, -1.0), (certain, -1.0), (2.0, large), (certain, large)):
         method = DeYO(margin=margin, least_drop=drop)
         expected = [numpy_weights(method, *pair) for pair in zip(p, q, strict=True)]
@@ -124,7 +140,15 @@ def test_what_passes_for_one_image_does_not_matter_to_another() -> None:
     """Some of these have views that pass, some have none."""
     _, clf = classifier()
     images = [picture(i) for i in range(8)]
-    for drop in (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4):  # weights are drawn: no telling which
+    for drop in (
+        0.3,
+        0.1,
+        0.03,
+        0.01,
+        3e-3,
+        1e-3,
+        3e-4,
+    ):  # weights are drawn: no telling which
         method = DeYO(margin=0.9, least_drop=drop)
         together = clf.with_adapter(method).predict(images)
         if len({bool(p.warnings) for p in together}) == 2:
@@ -172,9 +196,18 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DeYO(margin=-1), "`margin` should be a share of the largest entropy above 0"),
-        (lambda: DeYO(least_drop=2), "`least_drop` should be a difference of probabilities"),
-        (lambda: DeYO(weight_margin=math.nan), r"`weight_margin` should be a number \(got nan\)"),
+        (
+            lambda: DeYO(margin=-1),
+            "`margin` should be a share of the largest entropy above 0",
+        ),
+        (
+            lambda: DeYO(least_drop=2),
+            "`least_drop` should be a difference of probabilities",
+        ),
+        (
+            lambda: DeYO(weight_margin=math.nan),
+            r"`weight_margin` should be a number \(got nan\)",
+        ),
         (lambda: DeYO(steps=1.5), "`steps` should be a whole number from 0 on"),  # type: ignore[arg-type]
         (lambda: DeYO(rate=None), "`rate` should be a policy"),  # type: ignore[arg-type]
     ],

@@ -23,7 +23,10 @@ def test_is_its_formula(case: Drawn) -> None:
     """By least squares: what the perceived prompts cannot explain of an image."""
     expected = []
     for v in case.features[:, 0].numpy():
-        chosen = [max(z.numpy(), key=lambda z_s: float(v @ z_s)) for z in case.sensitive.values()]
+        chosen = [
+            max(z.numpy(), key=lambda z_s: float(v @ z_s))
+            for z in case.sensitive.values()
+        ]
         a = np.stack(chosen).T
         rest = v - a @ np.linalg.lstsq(a, v, rcond=None)[0]
         rest /= np.linalg.norm(rest)
@@ -39,7 +42,9 @@ def test_one_attribute_is_tie_with_the_scale_of_the_image(case: Drawn) -> None:
     for v in case.features[:, 0].numpy():
         z_s = z.numpy()[int(np.argmax(z.numpy() @ v))]
         rest = v - (v @ z_s) * z_s
-        expected.append(softmax(case.scale * case.target.numpy() @ rest / np.linalg.norm(rest)))
+        expected.append(
+            softmax(case.scale * case.target.numpy() @ rest / np.linalg.norm(rest))
+        )
     np.testing.assert_allclose(answer(one), expected, atol=1e-9)
 
 
@@ -53,11 +58,17 @@ def test_an_orthogonal_prompt_changes_nothing() -> None:
 @given(drawn())
 def test_order_duplicates_and_precision_do_not_matter(case: Drawn) -> None:
     expected = answer(case)
-    torch.testing.assert_close(answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9
+    )
     twice = {a: torch.cat([z, z]) for a, z in case.sensitive.items()}
-    torch.testing.assert_close(answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9
+    )
     both = {**case.sensitive, **{f"again {a}": z for a, z in case.sensitive.items()}}
-    torch.testing.assert_close(answer(replace(case, sensitive=both)), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(replace(case, sensitive=both)), expected, rtol=0, atol=1e-9
+    )
     assert answer(case.in_float32).dtype == torch.float32
 
 

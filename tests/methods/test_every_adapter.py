@@ -95,18 +95,24 @@ ADAPTERS: dict[str, Any] = {
     "LogitBalance": LogitBalance(),
     "BalancedHead": BalancedHead(),
     "SEraser": SEraser(auxiliary=DistortedViews(4), steps=4),
-    "SEraser hold": SEraser(auxiliary=DistortedViews(3), loss=KLFromUniform(hold=True), steps=2),
+    "SEraser hold": SEraser(
+        auxiliary=DistortedViews(3), loss=KLFromUniform(hold=True), steps=2
+    ),
     "DeYO": DeYO(margin=1.1, least_drop=-1.0),
     "Tent": Tent(),
     "MEMO": MEMO(every_weight=True),
     "SAR": SAR(margin=1.1),
     "OrthCali PRISM-mini": OrthCali(lam=0, renormalise=False),
     "RoboShot": RoboShot(),
-    "RoboShot own pairs": RoboShot(reject=[("cat", "dog")], accept=[("a bird", "no bird")]),
+    "RoboShot own pairs": RoboShot(
+        reject=[("cat", "dog")], accept=[("a bird", "no bird")]
+    ),
     "PerceptionCLIP": PerceptionCLIP(),
     "PerceptionCLIP without class": PerceptionCLIP(temperature=3.0, with_class=False),
     "SAGE": SAGE(),
-    "SAGE 2": SAGE(templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2),
+    "SAGE 2": SAGE(
+        templates=["a {}.", "a photo of a {}.", "a drawing of a {}"], keep=2
+    ),
     "PartialProjection": PartialProjection(),
     "EpisodicTIE": EpisodicTIE(),
     "TIE": TIE(),
@@ -119,7 +125,8 @@ ADAPTERS: dict[str, Any] = {
     "FairTPT >> AssociationCorrection": FairTPT() >> AssociationCorrection(),
     "FairTPT >> RoboShot": FairTPT() >> RoboShot(),
     "super-TS >> PartialProjection": FairTPT(loss=SuperTSLoss()) >> PartialProjection(),
-    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss()) >> AssociationCorrection(),
+    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss())
+    >> AssociationCorrection(),
 }
 
 REFERENCE = [picture(100 + i) for i in range(12)]
@@ -132,7 +139,9 @@ FITTED: dict[Any, Any] = {}
 
 
 def classifier(*, fit_again: bool = False, **more: Any) -> FairTPTClassifier:
-    backend = more.pop("backend", None) or TransformersBackend(*families.seeded(families.clip))
+    backend = more.pop("backend", None) or TransformersBackend(
+        *families.seeded(families.clip)
+    )
     settings: dict[str, Any] = {
         "targets": TARGETS,
         "sensitive": SENSITIVE,
@@ -144,7 +153,11 @@ def classifier(*, fit_again: bool = False, **more: Any) -> FairTPTClassifier:
     if not needs_fit(adapter):
         return FairTPTClassifier(backend, adapter=adapter, **settings)
     clf = FairTPTClassifier(backend, adapter=ZeroShot(), **settings)
-    key = backend, adapter, str([settings[name] for name in ("targets", "sensitive", "template")])
+    key = (
+        backend,
+        adapter,
+        str([settings[name] for name in ("targets", "sensitive", "template")]),
+    )
     if fit_again or key not in FITTED:
         FITTED[key] = fitted(clf, adapter).adapter
     return clf.with_adapter(FITTED[key])
@@ -156,7 +169,9 @@ def needs_fit(adapter: Any) -> bool:
 
 def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     """With a method that is fitted to the model and the prompts."""
-    labels = {a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()}
+    labels = {
+        a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()
+    }
     more: tuple[Any, ...] = (labels,) if adapter.needs.labels else ()
     images = REFERENCE
     if adapter.needs.class_labels:
@@ -164,7 +179,9 @@ def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
         more = ((sorted(clf.targets) * 20)[: len(images)],)
     method = fit_on(adapter, clf, images, *more)
     if isinstance(method, TIE):
-        method = method.knowing(*(SENSITIVE[attribute][1] for attribute in clf.sensitive))
+        method = method.knowing(
+            *(SENSITIVE[attribute][1] for attribute in clf.sensitive)
+        )
     return clf.with_adapter(method)
 
 
@@ -202,7 +219,9 @@ def test_is_a_frozen_strategy(adapter: Adapter) -> None:
     assert type(adapter).__doc__
 
 
-def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, variant: Adapter) -> None:
+def test_batch_order_and_history_do_not_matter(
+    plain: FairTPTClassifier, variant: Adapter
+) -> None:
     pictures = [picture(i, (40 + i, 30)) for i in range(3)]
     clf = classifier(adapter=variant, backend=plain._backend, batch_size=2)
     alone = [clf.with_views(AugMix(8)).predict(p) for p in pictures]
@@ -214,7 +233,9 @@ def test_batch_order_and_history_do_not_matter(plain: FairTPTClassifier, variant
             assert one.label == two.label
             assert one.probabilities == pytest.approx(two.probabilities, abs=1e-4)
             for attribute in SENSITIVE:
-                assert one.sensitive[attribute] == pytest.approx(two.sensitive[attribute], abs=1e-3)
+                assert one.sensitive[attribute] == pytest.approx(
+                    two.sensitive[attribute], abs=1e-3
+                )
     assert again.label == alone[2].label
     assert again.probabilities == pytest.approx(alone[2].probabilities, abs=1e-4)
 
@@ -225,15 +246,23 @@ def test_only_a_queue_looks_at_other_images() -> None:
     assert TTR("dog", queue=2).needs.other_images
 
 
-def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Adapter) -> None:
+def test_the_same_seed_gives_the_same_bits(
+    plain: FairTPTClassifier, adapter: Adapter
+) -> None:
     pictures = [picture(i) for i in range(3)]
     first, second = (
-        classifier(adapter=adapter, backend=plain._backend, fit_again=True).predict(pictures)
+        classifier(adapter=adapter, backend=plain._backend, fit_again=True).predict(
+            pictures
+        )
         for _ in range(2)
     )
     assert first == second
-    if adapter.needs.views and not isinstance(adapter, Zero):  # whose votes may be the same
-        other = classifier(adapter=adapter, seed=1, backend=plain._backend).predict(pictures)
+    if adapter.needs.views and not isinstance(
+        adapter, Zero
+    ):  # whose votes may be the same
+        other = classifier(adapter=adapter, seed=1, backend=plain._backend).predict(
+            pictures
+        )
         assert other != first
 
 
@@ -247,7 +276,9 @@ def test_the_same_seed_gives_the_same_bits(plain: FairTPTClassifier, adapter: Ad
     ],
     ids=lambda adapter: type(adapter).__name__,
 )
-def test_the_default_device_does_not_matter(plain: FairTPTClassifier, adapter: Adapter) -> None:
+def test_the_default_device_does_not_matter(
+    plain: FairTPTClassifier, adapter: Adapter
+) -> None:
     """As after `torch.set_default_device("cuda")`: what lands there has no numbers here."""
     settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     image = picture()
@@ -265,12 +296,16 @@ def backend_in(dtype: torch.dtype) -> TransformersBackend:
 
 def test_finite_in_half_precision(adapter: Adapter) -> None:
     for dtype in (torch.bfloat16, torch.float16):
-        prediction = classifier(backend=backend_in(dtype), adapter=adapter).predict(picture())
+        prediction = classifier(backend=backend_in(dtype), adapter=adapter).predict(
+            picture()
+        )
         assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
         assert not {NO_IMAGE, NO_CLASS, NOT_FINITE} & {*prediction.warnings}
 
 
-def test_permuting_names_permutes_the_answer(plain: FairTPTClassifier, variant: Adapter) -> None:
+def test_permuting_names_permutes_the_answer(
+    plain: FairTPTClassifier, variant: Adapter
+) -> None:
     expected = classifier(adapter=variant, backend=plain._backend).predict(picture())
     combines = isinstance(variant, PerceptionCLIP) or "joint=True" in repr(variant)
     # the phrases of a combination follow the order of the attributes
@@ -354,7 +389,9 @@ def assert_one_answer(predictions: Sequence[Prediction], rows: Any) -> None:
         best = p.to_dict()
         assert p.label == list(p.probabilities)[int(row.argmax())] == best[0]["label"]
         assert p.label == max(p.probabilities, key=p.probabilities.__getitem__)
-        assert [s["score"] for s in best] == sorted(p.probabilities.values(), reverse=True)
+        assert [s["score"] for s in best] == sorted(
+            p.probabilities.values(), reverse=True
+        )
         assert p.flipped == (p.label != max(p.zero_shot, key=p.zero_shot.__getitem__))
         assert not (p.flipped and p.certified_unchanged)
         assert sum(p.probabilities.values()) == pytest.approx(1, abs=1e-6)
@@ -363,19 +400,25 @@ def assert_one_answer(predictions: Sequence[Prediction], rows: Any) -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)]
 )
-def test_one_answer_everywhere_also_with_ties(adapter: Adapter, dtype: torch.dtype) -> None:
+def test_one_answer_everywhere_also_with_ties(
+    adapter: Adapter, dtype: torch.dtype
+) -> None:
     """Two views that disagree tie in votes; two names with one vector tie in probabilities."""
     model, images, tokenizer = families.seeded(families.clip)
     backend = TransformersBackend(model.to(dtype), images, tokenizer)
     if isinstance(adapter, Zero):
         adapter = Zero(rho=1.0)
-    clf = classifier(backend=backend, adapter=adapter, targets=["cat", "dog", "bird", "water bird"])
+    clf = classifier(
+        backend=backend, adapter=adapter, targets=["cat", "dog", "bird", "water bird"]
+    )
     generator = torch.Generator().manual_seed(0)
     features = unit(torch.randn(40, 2, 16, generator=generator, dtype=dtype))
     features[:10, 1] = features[:10, 0]  # no tie
     pictures = [picture(i) for i in range(4)]
     from_pictures = adapter.needs.pixels
-    predictions = clf.predict(pictures) if from_pictures else clf._predict_encoded(features)
+    predictions = (
+        clf.predict(pictures) if from_pictures else clf._predict_encoded(features)
+    )
     rows = np.array([list(p.probabilities.values()) for p in predictions])
     assert_one_answer(predictions, rows)
     if isinstance(adapter, Zero):
@@ -399,7 +442,9 @@ def test_the_same_template_twice_is_that_template(
     """Every method works with several templates, but those that tune the words of one."""
     settings: dict[str, Any] = {"adapter": adapter, "backend": plain._backend}
     if adapter.needs.prompt_gradient:
-        with pytest.raises(PromptError, match=r"tunes the words of one template \(got 2\)"):
+        with pytest.raises(
+            PromptError, match=r"tunes the words of one template \(got 2\)"
+        ):
             classifier(template=[TEMPLATE, TEMPLATE], **settings)
         return
     expected = classifier(**settings).predict(picture())
@@ -421,11 +466,15 @@ def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) 
             sums = views.sum(0)
             expected = first if sums[first] > sums[second] else second
             assert prediction.label == TARGETS[expected]
-            assert sorted(prediction.probabilities.values())[1:] == pytest.approx([0.5, 0.5])
+            assert sorted(prediction.probabilities.values())[1:] == pytest.approx(
+                [0.5, 0.5]
+            )
     assert ties > 10
 
 
-@pytest.mark.parametrize("make", [TPT, FairTPT, FairTPTMO, SEraser, DeYO, Tent, MEMO, SAR])
+@pytest.mark.parametrize(
+    "make", [TPT, FairTPT, FairTPTMO, SEraser, DeYO, Tent, MEMO, SAR]
+)
 def test_zero_steps_is_zero_shot(plain: FairTPTClassifier, make: Any) -> None:
     prediction = plain.with_adapter(make(steps=0)).predict(picture())
     # in other batches of prompts, and the scale enlarges what float32 rounds off
@@ -443,7 +492,9 @@ def test_needs_sensitive_names(plain: FairTPTClassifier, make: Any) -> None:
 
 def test_strength_0_is_zero_shot(plain: FairTPTClassifier) -> None:
     for adapter in (AssociationCorrection(strength=0), LogitBalance(strength=0)):
-        prediction = classifier(backend=plain._backend, adapter=adapter).predict(picture())
+        prediction = classifier(backend=plain._backend, adapter=adapter).predict(
+            picture()
+        )
         assert prediction.probabilities == prediction.zero_shot
         assert (prediction.distance, prediction.flipped) == (0, False)
 
@@ -454,7 +505,11 @@ def test_default_method(plain: FairTPTClassifier) -> None:
 
 
 def test_defaults_are_the_papers() -> None:
-    assert (TPT().rho, TPT().steps, TPT().rate) == (0.1, 1, FixedRate(5e-3, torch.optim.AdamW))
+    assert (TPT().rho, TPT().steps, TPT().rate) == (
+        0.1,
+        1,
+        FixedRate(5e-3, torch.optim.AdamW),
+    )
     assert Zero().rho == 0.1
     assert OrthCali().lam == 1000
     for method in (FairTPT(), FairTPTMO()):
@@ -472,7 +527,9 @@ def test_moves_what_it_should_move(plain: FairTPTClassifier) -> None:
     assert sum(p.entropy - p.entropy_zero_shot for p in tpt) < 0
     fair = plain.with_adapter(FairTPT()).predict(pictures)
     rise = [
-        p.sensitive_entropy[a] - p.sensitive_entropy_zero_shot[a] for p in fair for a in SENSITIVE
+        p.sensitive_entropy[a] - p.sensitive_entropy_zero_shot[a]
+        for p in fair
+        for a in SENSITIVE
     ]
     assert sum(rise) > 0
 
@@ -498,7 +555,9 @@ def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     assert far.warnings == (LONG,)
 
 
-def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(plain: FairTPTClassifier) -> None:
+def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(
+    plain: FairTPTClassifier,
+) -> None:
     for method in (FairTPT, FairTPTMO):
         far = plain.with_adapter(method(rate=ELRA(beta=1e60))).predict(picture())
         assert far.probabilities == pytest.approx(far.zero_shot, abs=1e-6)
@@ -528,19 +587,34 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Zero(rho=0), r"`rho` should be a fraction of the views in \(0, 1\] \(got 0\)"),
+        (
+            lambda: Zero(rho=0),
+            r"`rho` should be a fraction of the views in \(0, 1\] \(got 0\)",
+        ),
         (lambda: TPT(rho=1.1), "`rho` should be"),
-        (lambda: TPT(steps=-1), r"`steps` should be a whole number from 0 on \(got -1\)"),
+        (
+            lambda: TPT(steps=-1),
+            r"`steps` should be a whole number from 0 on \(got -1\)",
+        ),
         (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
         (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
         (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
         (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number from 0 on"),
-        (lambda: FairTPT() >> TPT(), "the second method of a chain should be a UsesTexts"),  # type: ignore[operator]
-        (lambda: Chained(Zero(), OrthCali()), "the first method of a chain should be a FindsTexts"),  # type: ignore[arg-type]
+        (
+            lambda: FairTPT() >> TPT(),
+            "the second method of a chain should be a UsesTexts",
+        ),  # type: ignore[operator]
+        (
+            lambda: Chained(Zero(), OrthCali()),
+            "the first method of a chain should be a FindsTexts",
+        ),  # type: ignore[arg-type]
         (lambda: ELRA(beta=0), "`beta` should be a positive number"),
         (lambda: ELRA(sigma=math.inf), "`sigma` should be a positive number"),
-        (lambda: ELRA(max_relative_step=-1), "`max_relative_step` should be a positive"),
+        (
+            lambda: ELRA(max_relative_step=-1),
+            "`max_relative_step` should be a positive",
+        ),
         (lambda: FixedRate(-1), r"`lr` should be a number from 0 to 1e\+30 \(got -1\)"),
         (lambda: FixedRate(1e38), r"from 0 to 1e\+30 \(got 1e\+38\)"),
         (lambda: FixedRate(1, "AdamW"), "`optimizer` should be AdamW, Adam or SGD"),  # type: ignore[arg-type]
@@ -565,14 +639,18 @@ def test_missing_joint_prompts_are_found_before_any_picture(
     plain: FairTPTClassifier, method: Any
 ) -> None:
     template = Templates("a photo of a {target}.", "a photo of a {sensitive}.")
-    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
+    with pytest.raises(
+        PromptError, match="joint prompts are needed, but `template` does not"
+    ):
         classifier(adapter=method, backend=plain._backend, template=template)
     classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
 @pytest.mark.parametrize("views", [True, AugMix, "augmix", None])
 def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
-    with pytest.raises(FairTTAError, match="`views` should be a number of views, a strategy"):
+    with pytest.raises(
+        FairTTAError, match="`views` should be a number of views, a strategy"
+    ):
         classifier(backend=plain._backend, views=views)
 
 
@@ -582,7 +660,9 @@ def test_views_of_different_number(plain: FairTPTClassifier) -> None:
 
     pictures = [picture(0, (30, 40)), picture(1, (31, 40))]
     clf = classifier(backend=plain._backend, views=views)
-    with pytest.raises(FairTTAError, match=r"as many views of each image of a batch \(got 1"):
+    with pytest.raises(
+        FairTTAError, match=r"as many views of each image of a batch \(got 1"
+    ):
         clf.predict(pictures)
     one_by_one = classifier(backend=plain._backend, views=views, batch_size=1)
     assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]

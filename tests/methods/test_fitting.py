@@ -44,8 +44,13 @@ class GroupMeans(FittedMethod, UsesTexts):
     _enough: ClassVar[int] = 5
     _learnt_with: ClassVar[tuple[str, ...]] = ("power",)
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
-        sums = {a: torch.zeros(len(names), DIM).double() for a, names in task.sensitive.items()}
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
+        sums = {
+            a: torch.zeros(len(names), DIM).double()
+            for a, names in task.sensitive.items()
+        }
         counts = {a: torch.zeros(len(names), 1) for a, names in task.sensitive.items()}
         for batch in batches:
             for a, places in batch.values.items():
@@ -76,7 +81,9 @@ def test_learns_of_labelled_images() -> None:
     learnt = method.reference.tensors
     assert learnt["counts.s0"].tolist() == [3, 6]
     torch.testing.assert_close(learnt["means.s0"][0], FEATURES[::3, 0].mean(0))
-    same = fit_on_features(GroupMeans(), classifier(), iter(FEATURES.split(2)), {"s0": LABELS})
+    same = fit_on_features(
+        GroupMeans(), classifier(), iter(FEATURES.split(2)), {"s0": LABELS}
+    )
     torch.testing.assert_close(same.reference and same.reference.tensors, learnt)
     two = fit_on_features(
         GroupMeans(),
@@ -86,7 +93,9 @@ def test_learns_of_labelled_images() -> None:
     )
     assert two.reference is not None
     assert two.reference.tensors["counts.s1"].tolist() == [3, 3, 3]
-    torch.testing.assert_close(two.reference.tensors["means.s1"][2], FEATURES[::3, 0].mean(0))
+    torch.testing.assert_close(
+        two.reference.tensors["means.s1"][2], FEATURES[::3, 0].mean(0)
+    )
 
 
 def test_only_where_reference_features_point_to_counts() -> None:
@@ -101,7 +110,9 @@ def test_only_where_reference_features_point_to_counts() -> None:
 def test_what_is_prepared_is_as_the_task_is() -> None:
     clf = classifier()
     method = fit_on_features(GroupMeans(), clf, FEATURES, LABELS)
-    task = task_of(clf._task.target_features.float(), {"s0": clf._task.sensitive_features["s0"]})
+    task = task_of(
+        clf._task.target_features.float(), {"s0": clf._task.sensitive_features["s0"]}
+    )
     made = method._prepared(task)
     assert made["means.s0"].dtype == torch.float32
     assert made["counts.s0"].dtype == torch.int64
@@ -111,15 +122,31 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
 @pytest.mark.parametrize(
     ("values", "labels", "message"),
     [
-        ((2,), "s0 0", r"`sensitive` of 's0' should be a name for each image \(got 's0 0'"),
+        (
+            (2,),
+            "s0 0",
+            r"`sensitive` of 's0' should be a name for each image \(got 's0 0'",
+        ),
         ((2,), 3, r"should be a name for each image \(got 3\)"),
-        ((2,), ["s0 0", 4, "s0 9"] * 3, r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)"),
+        (
+            (2,),
+            ["s0 0", 4, "s0 9"] * 3,
+            r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)",
+        ),
         ((2,), ["s0 0"] * 9, r"include every value \(none is 's0 1'\)"),
         ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),
         ((2,), [*LABELS, "s0 1"], r"for each of 9 images \(got 10\)"),
-        ((2,), {"s0": LABELS, "s1": LABELS}, r"labels} for \['s0'\] \(got \['s0', 's1'\]\)"),
+        (
+            (2,),
+            {"s0": LABELS, "s1": LABELS},
+            r"labels} for \['s0'\] \(got \['s0', 's1'\]\)",
+        ),
         ((2, 2), {"s0": LABELS}, r"labels} for \['s0', 's1'\] \(got \['s0'\]\)"),
-        ((2, 2), LABELS, r"should be \{attribute: labels\} for \['s0', 's1'\] \(got a list\)"),
+        (
+            (2, 2),
+            LABELS,
+            r"should be \{attribute: labels\} for \['s0', 's1'\] \(got a list\)",
+        ),
         (
             (2, 2),
             {"s0": LABELS, "s1": ["s1 0", "s1 1"]},
@@ -127,7 +154,9 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
         ),
     ],
 )
-def test_labels_that_do_not_fit(values: tuple[int, ...], labels: Any, message: str) -> None:
+def test_labels_that_do_not_fit(
+    values: tuple[int, ...], labels: Any, message: str
+) -> None:
     """The first way knows how many images there are before it reads any, the others do not."""
 
     def unread() -> Iterator[Tensor]:
@@ -156,33 +185,50 @@ def test_few_images_warn_by_the_methods_own_measure() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
-    with pytest.warns(SmallReferenceWarning, match="GroupMeans was fitted on 4 images; .* than 5 "):
+    with pytest.warns(
+        SmallReferenceWarning, match="GroupMeans was fitted on 4 images; .* than 5 "
+    ):
         fit_on_features(GroupMeans(), classifier(), FEATURES[:4], LABELS[:4])
 
 
 def test_needs_names() -> None:
-    with pytest.raises(PromptError, match="GroupMeans needs sensitive attribute values"):
+    with pytest.raises(
+        PromptError, match="GroupMeans needs sensitive attribute values"
+    ):
         fit_on_features(GroupMeans(), classifier(()), FEATURES, LABELS)
 
 
 def test_save_and_load(tmp_path: Path) -> None:
     path = tmp_path / "means.safetensors"
-    method = fit_on_features(GroupMeans(0.5, 2, ("a", "b")), classifier(), FEATURES, LABELS)
+    method = fit_on_features(
+        GroupMeans(0.5, 2, ("a", "b")), classifier(), FEATURES, LABELS
+    )
     save(method, path)
     loaded = load_adapter(path, GroupMeans)
     assert loaded == method == pickle.loads(pickle.dumps(method))
     assert hash(loaded) == hash(method)
     assert loaded.notes == ("a", "b")
     text = path.read_bytes().replace(b"\\", b"")
-    for part in (b'"method": "GroupMeans"', b'"power": 2', b'"images": 9', b'"random numbers"'):
+    for part in (
+        b'"method": "GroupMeans"',
+        b'"power": 2',
+        b'"images": 9',
+        b'"random numbers"',
+    ):
         assert part in text
-    with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of LogitBalance\."):
+    with pytest.raises(
+        FairTTAError, match=r"is of the method GroupMeans, not of LogitBalance\."
+    ):
         load_adapter(path, LogitBalance)
-    with pytest.raises(FairTTAError, match=r"is of the method GroupMeans, not of .*LogitBalance"):
+    with pytest.raises(
+        FairTTAError, match=r"is of the method GroupMeans, not of .*LogitBalance"
+    ):
         load_adapter(path)  # it knows the classes of this library only
 
 
-def test_saved_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_as_a_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "means.safetensors"
     method = fit_on_features(GroupMeans(), classifier(), FEATURES, LABELS)
     save(method, path)
@@ -213,10 +259,13 @@ def test_files_with_settings_of_another_version(tmp_path: Path) -> None:
     for settings in ({"strength": 1.0, "colour": 3}, {"strength": -1.0}):
         reference._save(path, settings)
         with pytest.raises(
-            FairTTAError, match=r"has settings that LogitBalance does not know: fit again \("
+            FairTTAError,
+            match=r"has settings that LogitBalance does not know: fit again \(",
         ):
             load_adapter(path, LogitBalance)
-    with pytest.raises(FairTTAError, match="should be numbers, texts or lists of them: Object of"):
+    with pytest.raises(
+        FairTTAError, match="should be numbers, texts or lists of them: Object of"
+    ):
         reference._save(path, {"strength": object()})
 
 
@@ -224,9 +273,13 @@ def test_settings_that_belong_to_what_was_learnt() -> None:
     clf = classifier()
     method = fit_on_features(GroupMeans(power=2), clf, FEATURES, LABELS)
     replace(method, strength=3.0)._prepared(clf._task)
-    with pytest.raises(FairTTAError, match=r"was fitted with power=2 \(got 3\): fit it again"):
+    with pytest.raises(
+        FairTTAError, match=r"was fitted with power=2 \(got 3\): fit it again"
+    ):
         replace(method, power=3)._prepared(clf._task)
-    with pytest.raises(FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"):
+    with pytest.raises(
+        FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"
+    ):
         LogitBalance(reference=method.reference)._prepared(clf._task)
 
 
@@ -242,8 +295,12 @@ def test_settings_that_belong_to_what_was_learnt() -> None:
 def test_an_unfitted_method_is_held_and_refused_when_it_should_answer(
     tmp_path: Path, method: Any, call: str
 ) -> None:
-    whole = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=method)
-    clf = FairTPTClassifier(whole._backend, ["cat", "dog"], ["day", "night"], adapter="zero-shot")
+    whole = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter=method
+    )
+    clf = FairTPTClassifier(
+        whole._backend, ["cat", "dog"], ["day", "night"], adapter="zero-shot"
+    )
     clf = clf.with_adapter(method)
     assert clf.adapter == whole.adapter == method
     for use in (
@@ -257,7 +314,9 @@ def test_an_unfitted_method_is_held_and_refused_when_it_should_answer(
         lambda: clf.audit([picture()], ["cat"], ["day"]),
         lambda: clf.examine([picture()], {"method": method}),
     ):
-        with pytest.raises(FairTTAError, match=re.escape(f"has not been fitted: call `{call}`")):
+        with pytest.raises(
+            FairTTAError, match=re.escape(f"has not been fitted: call `{call}`")
+        ):
             use()
     assert not [*tmp_path.iterdir()]
 
@@ -267,18 +326,44 @@ def test_an_unfitted_method_is_held_and_refused_when_it_should_answer(
     [
         ("zero-shot", {}, "(got ZeroShot, which learns nothing from images)"),
         ("fair-tpt+orthcali", {}, "(got Chained, which learns nothing from images)"),
-        ("logit-balance", {"labels": ["cat"]}, "`labels` should be left out, because LogitBalance"),
-        ("logit-balance", {"sensitive": ["day"]}, "not learn from attribute values (got a list)"),
-        ("balanced-head", {}, "learns from classes (got none): call `clf.fit(images, labels)`."),
-        ("balanced-head", {"labels": ["cat"], "sensitive": ["day"]}, "`sensitive` should be left"),
-        ("tie", {}, "learns from attribute values (got none): call `clf.fit(images, sensitive=val"),
-        ("tie", {"labels": ["cat"], "sensitive": ["day"]}, "`labels` should be left out"),
+        (
+            "logit-balance",
+            {"labels": ["cat"]},
+            "`labels` should be left out, because LogitBalance",
+        ),
+        (
+            "logit-balance",
+            {"sensitive": ["day"]},
+            "not learn from attribute values (got a list)",
+        ),
+        (
+            "balanced-head",
+            {},
+            "learns from classes (got none): call `clf.fit(images, labels)`.",
+        ),
+        (
+            "balanced-head",
+            {"labels": ["cat"], "sensitive": ["day"]},
+            "`sensitive` should be left",
+        ),
+        (
+            "tie",
+            {},
+            "learns from attribute values (got none): call `clf.fit(images, sensitive=val",
+        ),
+        (
+            "tie",
+            {"labels": ["cat"], "sensitive": ["day"]},
+            "`labels` should be left out",
+        ),
     ],
 )
 def test_what_a_method_cannot_use_or_lacks_is_refused(
     method: str, known: dict[str, Any], message: str
 ) -> None:
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=method)
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter=method
+    )
     before = clf.adapter
 
     def unread() -> Iterator[Any]:
@@ -292,7 +377,9 @@ def test_what_a_method_cannot_use_or_lacks_is_refused(
 
 def test_fit_changes_its_own_classifier_and_no_other() -> None:
     balance = LogitBalance(strength=1.0)
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter=balance)
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter=balance
+    )
     images = [picture(i) for i in range(9)]
     other = clf.with_adapter(balance)
     assert clf.fit(images) is clf
@@ -307,7 +394,9 @@ def test_fit_changes_its_own_classifier_and_no_other() -> None:
 
 
 def test_fit_takes_images_their_features_and_what_encode_returns() -> None:
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance")
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance"
+    )
     clf = clf.with_views(4)
     images = [picture(i) for i in range(9)]
     ways = [
@@ -317,7 +406,9 @@ def test_fit_takes_images_their_features_and_what_encode_returns() -> None:
         Features(clf.encode(images, with_views=False)),
         Features(clf.encode(images).numpy()[:, 0]),
     ]
-    first, *others = (clf.with_adapter("logit-balance").fit(way).adapter for way in ways)
+    first, *others = (
+        clf.with_adapter("logit-balance").fit(way).adapter for way in ways
+    )
     assert first.reference is not None
     for other in others:
         assert other.reference is not None
@@ -329,21 +420,29 @@ def test_a_chain_learns_in_the_part_that_can() -> None:
     first, then = fit_on(chain, case, list(FEATURES), LABELS).parts
     assert first == FairTPT()
     assert then == fit_on(GroupMeans(), case, list(FEATURES), LABELS)
-    with pytest.raises(FairTTAError, match="`sensitive` should be the value of each image, bec"):
+    with pytest.raises(
+        FairTTAError, match="`sensitive` should be the value of each image, bec"
+    ):
         fit_on(chain, case, list(FEATURES))
 
 
 def test_a_method_is_saved_and_is_an_adapter_by_its_path(tmp_path: Path) -> None:
-    clf = FairTPTClassifier("miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance")
+    clf = FairTPTClassifier(
+        "miniature", ["cat", "dog"], ["day", "night"], adapter="logit-balance"
+    )
     path = tmp_path / "fitted.safetensors"
     clf.fit([picture(i) for i in range(9)]).save(path)
     for given in (path, str(path), load_adapter(path)):
         assert clf.with_adapter(given).adapter == clf.adapter
-        again = FairTPTClassifier(clf._backend, clf.targets, ["day", "night"], adapter=given)
+        again = FairTPTClassifier(
+            clf._backend, clf.targets, ["day", "night"], adapter=given
+        )
         assert again.predict([picture(3)]).labels == clf.predict([picture(3)]).labels
     with pytest.raises(FairTTAError, match="was fitted with another `targets`"):
         FairTPTClassifier(clf._backend, ["cat", "bird"], ["day", "night"], adapter=path)
-    with pytest.raises(FairTTAError, match=r"there is no file .*nothing\.safetensors': check"):
+    with pytest.raises(
+        FairTTAError, match=r"there is no file .*nothing\.safetensors': check"
+    ):
         clf.with_adapter("nothing.safetensors")
     clf.with_adapter(ZeroShot()).save(path)
     assert clf.with_adapter(path).adapter == ZeroShot()
@@ -361,10 +460,16 @@ class ByItself(Adapter):
 
 
 def test_other_ways_to_be_fitted() -> None:
-    with pytest.raises(FairTTAError, match="ByItself has not been fitted: pass one that"):
+    with pytest.raises(
+        FairTTAError, match="ByItself has not been fitted: pass one that"
+    ):
         check_adapter(ByItself(), classifier()._task)._check_ready()
     check_adapter(ByItself("much"), classifier()._task)
-    assert [x.is_fitted for x in (ByItself(), ByItself("much"), ZeroShot())] == [False, True, True]
+    assert [x.is_fitted for x in (ByItself(), ByItself("much"), ZeroShot())] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_chains_need_what_their_parts_need() -> None:
@@ -386,7 +491,9 @@ def test_weights_that_change_meanwhile() -> None:
                 clf.forget()
             yield picture(i)
 
-    with pytest.raises(ModelError, match=r"the weights of .* changed during `fit`: fit again"):
+    with pytest.raises(
+        ModelError, match=r"the weights of .* changed during `fit`: fit again"
+    ):
         fit_on(LogitBalance(), clf, pictures())
 
 
@@ -396,7 +503,9 @@ class Broken(FittedMethod):
 
     reference: Reference | None = None
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         return {"x": torch.full((len([*batches]),), torch.nan)}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -404,9 +513,13 @@ class Broken(FittedMethod):
 
 
 def test_what_is_learnt_should_be_numbers() -> None:
-    with pytest.raises(ModelError, match="what Broken has learnt is not finite; if random numbers"):
+    with pytest.raises(
+        ModelError, match="what Broken has learnt is not finite; if random numbers"
+    ):
         fit_on_features(Broken(), classifier(), FEATURES)
-    with pytest.raises(FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"):
+    with pytest.raises(
+        FairTTAError, match=r"what `encode` returns, \[images, views, 24\] \(got"
+    ):
         fit_on_features(Broken(), classifier(), [[1.0]])
 
 
@@ -429,4 +542,6 @@ def test_files_whose_checksum_is_right_but_not_their_content(
     about["sha256"] = _digest(about, tensors)
     save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
     with pytest.raises(FairTTAError, match=r"fit( it)? again"):
-        check_adapter(load_adapter(tmp_path / "x"), clf._task).adapt(clf._task, FEATURES)
+        check_adapter(load_adapter(tmp_path / "x"), clf._task).adapt(
+            clf._task, FEATURES
+        )

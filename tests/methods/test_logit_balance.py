@@ -17,7 +17,14 @@ import pytest
 import torch
 from fits import fit_on, fit_on_features, save
 from hypothesis import given
-from random_task import Drawn, EncodedClassifier, drawn, random_units, softmax, unrelated
+from random_task import (
+    Drawn,
+    EncodedClassifier,
+    drawn,
+    random_units,
+    softmax,
+    unrelated,
+)
 from torch import Tensor
 
 from fair_tta import (
@@ -44,7 +51,10 @@ def by_formula(
     corrections = []
     for z in (z.numpy() for z in case.sensitive.values()):
         values, classes = len(z), len(target)
-        sums, weights = np.zeros((values, classes, classes)), np.zeros((values, classes))
+        sums, weights = (
+            np.zeros((values, classes, classes)),
+            np.zeros((values, classes)),
+        )
         pi = np.zeros(values)
         for v in reference[:, 0].numpy():
             w, u = softmax(tau * z @ v), tau * target @ v
@@ -70,7 +80,9 @@ def by_formula(
 
 def reference_of(case: Drawn, n: int = 40) -> Tensor:
     """Images that show what is to be shown, as those of the case do."""
-    mix = torch.rand(n, len(case.features), generator=torch.Generator().manual_seed(n)).double()
+    mix = torch.rand(
+        n, len(case.features), generator=torch.Generator().manual_seed(n)
+    ).double()
     mixed: Tensor = (mix @ case.features[:, 0]).unsqueeze(1)
     return unit(mixed)
 
@@ -84,7 +96,11 @@ def fitted(
 
 
 def answer(case: Drawn, reference: Tensor, **settings: float) -> Tensor:
-    return fitted(case, reference, **settings).adapt(case.task, case.features).probabilities
+    return (
+        fitted(case, reference, **settings)
+        .adapt(case.task, case.features)
+        .probabilities
+    )
 
 
 def zero_shot(case: Drawn) -> Tensor:
@@ -119,8 +135,12 @@ def test_repeated_images_and_other_batches_change_nothing(case: Drawn) -> None:
     twice = fitted(case, torch.cat([reference, reference]))
     assert twice.reference is not None
     assert twice.reference.images == 80
-    parts = fit_on_features(LogitBalance(), EncodedClassifier(case.task), iter(reference.split(11)))
-    other = fit_on(LogitBalance(), EncodedClassifier(case.task), iter(reference))  # seven at once
+    parts = fit_on_features(
+        LogitBalance(), EncodedClassifier(case.task), iter(reference.split(11))
+    )
+    other = fit_on(
+        LogitBalance(), EncodedClassifier(case.task), iter(reference)
+    )  # seven at once
     for balance in (twice, parts, other):
         ours = balance.adapt(case.task, case.features).probabilities
         torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9)
@@ -152,7 +172,9 @@ def test_features_are_not_kept_while_fitting() -> None:
 
     def batches() -> Iterator[Tensor]:
         for n in range(3, 9):
-            assert sum(one() is not None for one in seen) <= 1  # the one that was just used
+            assert (
+                sum(one() is not None for one in seen) <= 1
+            )  # the one that was just used
             batch = reference_of(case, n)
             seen.append(weakref.ref(batch))
             yield batch
@@ -176,7 +198,9 @@ def test_is_frozen_equal_and_picklable(tmp_path: Path) -> None:
     assert len(repr(one)) < 120
     save(one, tmp_path / "one.safetensors")
     save(same, tmp_path / "same.safetensors")
-    texts = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("one", "same")]
+    texts = [
+        (tmp_path / f"{name}.safetensors").read_bytes() for name in ("one", "same")
+    ]
     assert texts[0] == texts[1]
 
 
@@ -195,11 +219,15 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert path.stat().st_size < 4000
     loaded = load_adapter(path, LogitBalance)
     assert loaded == balance
-    ours, theirs = (b.adapt(case.task, case.features).probabilities for b in (balance, loaded))
+    ours, theirs = (
+        b.adapt(case.task, case.features).probabilities for b in (balance, loaded)
+    )
     assert torch.equal(ours, theirs)
     assert b'"images": 40' in path.read_bytes().replace(b"\\", b"")
     assert b'"target 1"' in path.read_bytes().replace(b"\\", b"")
-    with pytest.raises(FairTTAError, match="was fitted with another model or other weights"):
+    with pytest.raises(
+        FairTTAError, match="was fitted with another model or other weights"
+    ):
         loaded.adapt(random_case(5).task, case.features)
 
 
@@ -223,7 +251,8 @@ def test_files_that_cannot_be_loaded(tmp_path: Path) -> None:
     for data in bad:
         path.write_bytes(data)
         with pytest.raises(
-            FairTTAError, match="is not a file that a fitted method has saved, or it is damaged"
+            FairTTAError,
+            match="is not a file that a fitted method has saved, or it is damaged",
         ):
             load_adapter(path, LogitBalance)
 
@@ -237,13 +266,17 @@ def test_an_unfitted_one_says_what_to_do() -> None:
 
 def test_cannot_come_second() -> None:
     """What it knows is of the prompts as they are, not as they are tuned for an image."""
-    with pytest.raises(FairTTAError, match=r"should be a UsesTexts, .*got LogitBalance"):
+    with pytest.raises(
+        FairTTAError, match=r"should be a UsesTexts, .*got LogitBalance"
+    ):
         TPT() >> LogitBalance()  # type: ignore[operator]
 
 
 def test_few_images_warn() -> None:
     classifier = EncodedClassifier(random_case().task)
-    with pytest.warns(SmallReferenceWarning, match="fitted on 299 images; with fewer than 300"):
+    with pytest.warns(
+        SmallReferenceWarning, match="fitted on 299 images; with fewer than 300"
+    ):
         fit_on(LogitBalance(), classifier, list(random_units(0, 299, 1, 24)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -260,13 +293,19 @@ def test_what_cannot_be_fitted() -> None:
     case = random_case()
     classifier: Any = EncodedClassifier(case.task)
     balance = LogitBalance()
-    with pytest.raises(FairTTAError, match=r"reference images, 300 or more \(got none\)"):
+    with pytest.raises(
+        FairTTAError, match=r"reference images, 300 or more \(got none\)"
+    ):
         fit_on(balance, classifier, [])
     for one in ("birds/", 3, case.features):
-        with pytest.raises(ImageError, match=r"many reference images.*; features: Features"):
+        with pytest.raises(
+            ImageError, match=r"many reference images.*; features: Features"
+        ):
             fit_on(balance, classifier, one)
     for wrong in (torch.ones(24), torch.ones(4, 1, 23), torch.ones(4, 0, 24)):
-        with pytest.raises(FairTTAError, match=r"or what `encode` returns, \[images, views, 24\]"):
+        with pytest.raises(
+            FairTTAError, match=r"or what `encode` returns, \[images, views, 24\]"
+        ):
             fit_on_features(balance, classifier, wrong)
     with pytest.raises(ModelError, match="gives features that are not finite"):
         fit_on_features(balance, classifier, math.nan * torch.ones(4, 1, 24))
@@ -283,7 +322,9 @@ def test_settings_are_checked(keep_prior: float) -> None:
         LogitBalance(strength=-1)
 
 
-def eod(clf: FairTPTClassifier, features: Tensor, pictures: Any, attribute: str) -> float:
+def eod(
+    clf: FairTPTClassifier, features: Tensor, pictures: Any, attribute: str
+) -> float:
     answers = [p.label for p in clf._predict_encoded(features)]
     labels = [p.target for p in pictures]
     groups = [p.sensitive[attribute] for p in pictures]
@@ -294,10 +335,17 @@ def test_lowers_the_gap_of_badges() -> None:
     """300 reference pictures and 600 others, none of them for tests; measured: -13 points."""
     task = miniature.BADGES
     clf = FairTPTClassifier(
-        "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=64
+        "miniature",
+        task.targets,
+        task.sensitive,
+        task.template,
+        adapter=ZeroShot(),
+        batch_size=64,
     )
     balance = fit_on(
-        LogitBalance(), clf, (p.image for p in task.draw(300, seed=1, split="validation"))
+        LogitBalance(),
+        clf,
+        (p.image for p in task.draw(300, seed=1, split="validation")),
     )
     pictures = task.draw(600, split="validation")
     features = clf.encode([p.image for p in pictures], with_views=False)

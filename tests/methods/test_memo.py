@@ -26,7 +26,9 @@ def vision_parameters(model: Any) -> list[Any]:
 
 @pytest.mark.parametrize("every", [False, True])
 def test_is_a_step_on_the_entropy_of_the_mean_without_the_image(every: bool) -> None:
-    model, clf = classifier(adapter=MEMO(every_weight=every, rate=FixedRate(1e-3), steps=2))
+    model, clf = classifier(
+        adapter=MEMO(every_weight=every, rate=FixedRate(1e-3), steps=2)
+    )
     expected = tuned(
         model,
         clf,
@@ -37,13 +39,17 @@ def test_is_a_step_on_the_entropy_of_the_mean_without_the_image(every: bool) -> 
         steps=2,
     )
     found = clf.predict(picture())
-    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-9)
+    assert list(found.probabilities.values()) == pytest.approx(
+        expected.tolist(), abs=1e-9
+    )
     assert found.distance > 1e-6
     assert found.views_kept == 5
 
 
 def test_the_default_is_that_of_the_code_for_transformers() -> None:
-    assert MEMO() == MEMO(every_weight=False, rate=FixedRate(1e-5, torch.optim.AdamW), steps=1)
+    assert MEMO() == MEMO(
+        every_weight=False, rate=FixedRate(1e-5, torch.optim.AdamW), steps=1
+    )
 
 
 def test_without_views_it_takes_the_image() -> None:

@@ -35,7 +35,8 @@ ONE_VIEW = {
     name: method
     for name, method in every.ADAPTERS.items()
     if not any(
-        getattr(method.needs, need) for need in "views pixels prompt_gradient values".split()
+        getattr(method.needs, need)
+        for need in "views pixels prompt_gradient values".split()
     )
 }
 
@@ -47,7 +48,9 @@ def run(path: Path, features: np.ndarray[Any, Any]) -> Any:
 
 def classifier_of(name: str) -> FairTPTClassifier:
     if name == "EpisodicTIE":  # of one attribute; see below
-        return every.classifier(adapter=EpisodicTIE(), sensitive=["male", "female", "old"])
+        return every.classifier(
+            adapter=EpisodicTIE(), sensitive=["male", "female", "old"]
+        )
     return every.classifier(adapter=ONE_VIEW[name])
 
 
@@ -59,8 +62,12 @@ def test_one_view_methods_are_exported(name: str, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     for count, length in ((1, 1.0), (40, 7.0)):
         features = length * torch.randn(count, families.DIM, generator=generator)
-        expected = [list(p.probabilities.values()) for p in clf._predict_encoded(features)]
-        assert run(path, features.numpy()) == pytest.approx(np.array(expected), abs=1e-5)
+        expected = [
+            list(p.probabilities.values()) for p in clf._predict_encoded(features)
+        ]
+        assert run(path, features.numpy()) == pytest.approx(
+            np.array(expected), abs=1e-5
+        )
 
 
 def test_labels_and_method_are_in_the_file(tmp_path: Path) -> None:
@@ -78,7 +85,10 @@ def test_labels_and_method_are_in_the_file(tmp_path: Path) -> None:
         (Zero(), "Zero cannot be exported: it needs further views of an image"),
         (FairTPT(), "FairTPT cannot be exported: it .*view"),
         (Tent(), "Tent cannot be exported: it needs the images themselves"),
-        (EpisodicTIE(), "EpisodicTIE cannot be exported: it computes '_linalg_svd' for each"),
+        (
+            EpisodicTIE(),
+            "EpisodicTIE cannot be exported: it computes '_linalg_svd' for each",
+        ),
     ],
 )
 def test_other_methods_report_why_and_leave_the_file(
@@ -100,12 +110,16 @@ class Counting(Adapter):
 
 
 def test_a_file_that_gives_other_answers_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(FairTTAError, match=r"Counting cannot be exported: .* other probabilities"):
+    with pytest.raises(
+        FairTTAError, match=r"Counting cannot be exported: .* other probabilities"
+    ):
         every.classifier(adapter=Counting()).export(tmp_path / "head.onnx")
     assert not (tmp_path / "head.onnx").exists()
 
 
-def encoder_file(path: Path, dim: int = families.DIM, only_tokens: bool = False) -> Path:
+def encoder_file(
+    path: Path, dim: int = families.DIM, only_tokens: bool = False
+) -> Path:
     """Features are the channel means times a matrix; a second output has three dimensions."""
     helper = onnx.helper
     matrix = torch.randn(3, dim, generator=torch.Generator().manual_seed(0)).numpy()
@@ -137,13 +151,19 @@ def test_an_encoder_that_is_an_onnx_file(tmp_path: Path) -> None:
     model, processor, tokenizer = families.seeded(families.clip)
     file = encoder_file(tmp_path / "vision.onnx")
     backend = OnnxBackend(file, processor, model, processor=(processor, tokenizer))
-    clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)  # FairTPT: views and gradients
+    clf = FairTPTClassifier(
+        backend, TARGETS, SENSITIVE, TEMPLATE
+    )  # FairTPT: views and gradients
     images = [picture(i) for i in range(3)]
     pixels = processor(images=images, return_tensors="pt")["pixel_values"]
     matrix = torch.randn(3, families.DIM, generator=torch.Generator().manual_seed(0))
     features = torch.nn.functional.normalize(pixels.mean((2, 3)) @ matrix, dim=-1)
-    assert clf.encode(images, with_views=False)[:, 0] == pytest.approx(features.numpy(), abs=1e-5)
-    plain = FairTPTClassifier((model, (processor, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
+    assert clf.encode(images, with_views=False)[:, 0] == pytest.approx(
+        features.numpy(), abs=1e-5
+    )
+    plain = FairTPTClassifier(
+        (model, (processor, tokenizer)), TARGETS, SENSITIVE, TEMPLATE
+    )
     expected = plain.with_adapter(ZeroShot())._predict_encoded(features)
     found = clf.with_adapter(ZeroShot()).predict(images)
     for one, other in zip(found, expected, strict=True):
@@ -185,7 +205,9 @@ def test_an_encoder_with_stored_text_features(tmp_path: Path) -> None:
     def preprocess(image: Any) -> Any:
         return np.asarray(image.resize((32, 32)), np.float32).transpose(2, 0, 1) / 255
 
-    clf = FairTPTClassifier(OnnxBackend(file, preprocess, texts, scale=10.0), ["cat", "dog"])
+    clf = FairTPTClassifier(
+        OnnxBackend(file, preprocess, texts, scale=10.0), ["cat", "dog"]
+    )
     pixels = torch.from_numpy(preprocess(picture(0))).mean((1, 2))
     features = pixels @ torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
     expected = (10 * features / features.norm()).softmax(-1)
@@ -196,12 +218,18 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.onnx").write_bytes(b"no")
     with pytest.raises(ModelError, match=r"`images` .*no\.onnx' cannot be loaded"):
         OnnxBackend(tmp_path / "no.onnx", picture, {"a": [1.0]})
-    with pytest.raises(ModelError, match=r"`images` should be an ONNX file \(got .*none\.onnx"):
+    with pytest.raises(
+        ModelError, match=r"`images` should be an ONNX file \(got .*none\.onnx"
+    ):
         OnnxBackend(tmp_path / "none.onnx", picture, {"a": [1.0]})
-    with pytest.raises(FairTTAError, match=r"`scale` should be a positive number \(got -3\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`scale` should be a positive number \(got -3\)"
+    ):
         OnnxBackend(tmp_path / "no.onnx", picture, {"a": [1.0]}, scale=-3)
     file = encoder_file(tmp_path / "vision.onnx", only_tokens=True)
-    with pytest.raises(ModelError, match=r"and an output \[images, dim\] \(got 1 and outputs of"):
+    with pytest.raises(
+        ModelError, match=r"and an output \[images, dim\] \(got 1 and outputs of"
+    ):
         OnnxBackend(file, picture, {"a": [1.0]})
 
 
@@ -216,7 +244,9 @@ def with_weights_at(path: Path, location: str) -> Path:
     unused.dims.append(1)
     unused.data_location = onnx.TensorProto.EXTERNAL
     unused.external_data.add(key="location", value=location)
-    path.write_bytes(model.SerializeToString())  # `onnx.save` would look at the location
+    path.write_bytes(
+        model.SerializeToString()
+    )  # `onnx.save` would look at the location
     return path
 
 
@@ -281,7 +311,9 @@ def identity_file(path: Path, shape: Any, kind: int = 1, out_kind: int = 1) -> P
     axes = onnx.numpy_helper.from_array(np.arange(2, len(shape)), "axes")
     nodes = [
         helper.make_node("Cast", ["pixel_values"], ["numbers"], to=out_kind),
-        helper.make_node("ReduceMean", ["numbers", "axes"], ["image_embeds"], keepdims=0),
+        helper.make_node(
+            "ReduceMean", ["numbers", "axes"], ["image_embeds"], keepdims=0
+        ),
     ]
     value = helper.make_tensor_value_info
     given = value("pixel_values", kind, shape)
@@ -298,10 +330,30 @@ def identity_file(path: Path, shape: Any, kind: int = 1, out_kind: int = 1) -> P
     ("shape", "kind", "out_kind", "reason"),
     [
         ([1, 3, 32, 32], 1, 1, r"any number of images.*is fixed at 1"),
-        (["n", 3, 32, 32], onnx.TensorProto.UINT8, 1, r"float32 or float16.*tensor\(uint8\)"),
-        (["n", 3, 32, 32], onnx.TensorProto.DOUBLE, 1, r"float32 or float16.*tensor\(double\)"),
-        (["n", 3, 32, 32], 1, onnx.TensorProto.DOUBLE, r"float32 or float16.*tensor\(double\)"),
-        (["n", 3, 32, 32, 1], 1, 1, r"\[images, 3, height, width\].*\['n', 3, 32, 32, 1\]"),
+        (
+            ["n", 3, 32, 32],
+            onnx.TensorProto.UINT8,
+            1,
+            r"float32 or float16.*tensor\(uint8\)",
+        ),
+        (
+            ["n", 3, 32, 32],
+            onnx.TensorProto.DOUBLE,
+            1,
+            r"float32 or float16.*tensor\(double\)",
+        ),
+        (
+            ["n", 3, 32, 32],
+            1,
+            onnx.TensorProto.DOUBLE,
+            r"float32 or float16.*tensor\(double\)",
+        ),
+        (
+            ["n", 3, 32, 32, 1],
+            1,
+            1,
+            r"\[images, 3, height, width\].*\['n', 3, 32, 32, 1\]",
+        ),
     ],
 )
 def test_files_that_take_something_else(
@@ -316,7 +368,9 @@ def resized(size: int) -> Any:
     """Return a preprocessing that makes images of a size."""
 
     def preprocess(image: Any) -> Any:
-        return np.asarray(image.resize((size, size)), np.float32).transpose(2, 0, 1) / 255
+        return (
+            np.asarray(image.resize((size, size)), np.float32).transpose(2, 0, 1) / 255
+        )
 
     return preprocess
 
@@ -325,7 +379,9 @@ def onnx_classifier(folder: Path, shape: Any, size: int, dim: int) -> FairTPTCla
     vectors = torch.eye(2, dim)
     texts = {"a photo of a cat.": vectors[0], "a photo of a dog.": vectors[1]}
     file = identity_file(folder / "vision.onnx", shape)
-    return FairTPTClassifier(OnnxBackend(file, resized(size), texts, scale=10.0), ["cat", "dog"])
+    return FairTPTClassifier(
+        OnnxBackend(file, resized(size), texts, scale=10.0), ["cat", "dog"]
+    )
 
 
 def test_pixels_of_another_size(tmp_path: Path) -> None:

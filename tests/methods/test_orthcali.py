@@ -19,7 +19,9 @@ def test_prism_mini_is_its_formula(case: Drawn) -> None:
         softmax(case.scale * case.target.numpy() @ projector @ v)
         for v in case.features[:, 0].numpy()
     ]
-    ours = OrthCali(lam=0, renormalise=False).adapt(case.task, case.features).probabilities
+    ours = (
+        OrthCali(lam=0, renormalise=False).adapt(case.task, case.features).probabilities
+    )
     np.testing.assert_allclose(ours, expected, atol=1e-9)
 
 

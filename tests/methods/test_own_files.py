@@ -83,7 +83,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_example_of_the_page(folder: Path) -> None:
-    clf = FairTPTClassifier("miniature", ["water bird", "land bird"], views=lambda i, g: [i, i])
+    clf = FairTPTClassifier(
+        "miniature", ["water bird", "land bird"], views=lambda i, g: [i, i]
+    )
     vote = parse_adapter("soft_vote.py:SoftVote")
     assert repr(vote) == "SoftVote()"
     p = clf.with_adapter(vote).predict(picture())
@@ -116,8 +118,15 @@ def test_what_can_be_written(text: str, expected: str) -> None:
 
 def test_lists_and_names(folder: Path) -> None:
     path = folder / "own" / "more.py"
-    made = parse_adapters([f"zero-shot,{path}:Rich:steps=2,number=1,tpt+orthcali", f"{path}:tuned"])
-    names = ["zero-shot", "more.py:Rich:steps=2,number=1", "tpt+orthcali", "more.py:tuned"]
+    made = parse_adapters(
+        [f"zero-shot,{path}:Rich:steps=2,number=1,tpt+orthcali", f"{path}:tuned"]
+    )
+    names = [
+        "zero-shot",
+        "more.py:Rich:steps=2,number=1",
+        "tpt+orthcali",
+        "more.py:tuned",
+    ]
     assert list(made) == names
     assert made["more.py:tuned"] == TPT(rho=0.3)
     assert made["tpt+orthcali"] == Chained(TPT(), OrthCali())
@@ -141,9 +150,15 @@ def test_drives_are_no_names() -> None:
             "soft_vote.py",
             "write what to take from 'soft_vote.py' after a colon: it has SoftVote, S",
         ),
-        ("soft_vote.py:SofVote", "'soft_vote.py' has no 'SofVote': it has SoftVote, Sharper"),
+        (
+            "soft_vote.py:SofVote",
+            "'soft_vote.py' has no 'SofVote': it has SoftVote, Sharper",
+        ),
         ("empty.py:A", "'empty.py' has no 'A': it has nothing with a method `adapt`"),
-        ("broken.py:A", r"'broken.py' cannot be run: NameError: .*'x'.*broken\.py, line 2\)"),
+        (
+            "broken.py:A",
+            r"'broken.py' cannot be run: NameError: .*'x'.*broken\.py, line 2\)",
+        ),
         ("wrong.py:A", r"'wrong.py' cannot be run: SyntaxError: .*wrong\.py, line 3\)"),
         ("script.py:A", r"'script.py' cannot be run: SystemExit: 2 \(.*, line 2\)"),
         ("refused.py:A", r"'refused.py' cannot be run: FairTTAError: `rho` should be"),
@@ -151,19 +166,43 @@ def test_drives_are_no_names() -> None:
             "own/more.py:Nothing",
             "'more.py:Nothing' is not a method: `adapter` should",
         ),
-        ("own/more.py:Foreign", "its class should inherit from fair_tta.extend.Adapter"),
+        (
+            "own/more.py:Foreign",
+            "its class should inherit from fair_tta.extend.Adapter",
+        ),
         ("own/more.py:dataclass", "'more.py:dataclass' is not a method"),
         (
             "own/more.py:Bare",
             r"'more.py:Bare' cannot be run: TypeError: .* missing 1 required .* 'share' \(",
         ),
-        ("own/more.py:Fails", r"'more.py:Fails' cannot be run: RuntimeError: no luck \(.*, line "),
-        ("own/more.py:Plain:share=1", "'more.py:Plain' has no setting 'share': it has no settings"),
-        ("own/more.py:Rich:x=1", "'more.py:Rich' has no setting 'x': its settings are number, st"),
-        ("own/more.py:Rich:steps=1.5", r"`more.py:Rich:steps` should be a whole number"),
-        ("own/more.py:Rich:steps=-1", r"'more.py:Rich' cannot be run: ValueError: steps! \(.*line"),
-        ("own/more.py:Rich:sizes=3", r"`more.py:Rich:sizes` cannot be written \(its default is"),
-        ("own/more.py:Rich+orthcali", "the first method of a chain should be a FindsTexts"),
+        (
+            "own/more.py:Fails",
+            r"'more.py:Fails' cannot be run: RuntimeError: no luck \(.*, line ",
+        ),
+        (
+            "own/more.py:Plain:share=1",
+            "'more.py:Plain' has no setting 'share': it has no settings",
+        ),
+        (
+            "own/more.py:Rich:x=1",
+            "'more.py:Rich' has no setting 'x': its settings are number, st",
+        ),
+        (
+            "own/more.py:Rich:steps=1.5",
+            r"`more.py:Rich:steps` should be a whole number",
+        ),
+        (
+            "own/more.py:Rich:steps=-1",
+            r"'more.py:Rich' cannot be run: ValueError: steps! \(.*line",
+        ),
+        (
+            "own/more.py:Rich:sizes=3",
+            r"`more.py:Rich:sizes` cannot be written \(its default is",
+        ),
+        (
+            "own/more.py:Rich+orthcali",
+            "the first method of a chain should be a FindsTexts",
+        ),
         ("tpt+own/more.py:Rich", "the second method of a chain should be a UsesTexts"),
         ("fair", "or a class of a file, 'my_file.py:MyMethod'"),
     ],
@@ -199,7 +238,9 @@ def test_settings_have_the_content_of_the_file(folder: Path) -> None:
         "settings": {"more.py": digest},
     }
     path.write_text(path.read_text() + "\n# changed\n")
-    assert {name for name in names if settings(name) == before[name]} == {"tuned"}  # all is said
+    assert {name for name in names if settings(name) == before[name]} == {
+        "tuned"
+    }  # all is said
     path.write_text(path.read_text().removesuffix("\n# changed\n"))
     assert {name: settings(name) for name in names} == before
 
@@ -221,22 +262,34 @@ def test_other_processes_find_the_class(folder: Path) -> None:
     refused, loaded = done.stdout.splitlines()
     assert b"was changed while it was in use: run the same command again" in refused
     assert loaded.startswith(b"Rich(number=2, steps=7, mode='mean'")
-    assert sorted(p.name for p in folder.rglob("*")) == ["more.py", "own", "soft_vote.py"]
+    assert sorted(p.name for p in folder.rglob("*")) == [
+        "more.py",
+        "own",
+        "soft_vote.py",
+    ]
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_string_in_python_runs_no_file() -> None:
-    clf = FairTPTClassifier("miniature", ["water bird", "land bird"], adapter="tpt:steps=2")
+    clf = FairTPTClassifier(
+        "miniature", ["water bird", "land bird"], adapter="tpt:steps=2"
+    )
     assert clf.adapter == TPT(steps=2)
     assert clf.with_adapter("zero-shot").adapter == ZeroShot()
     for text in ("soft_vote.py:SoftVote", "tpt+soft_vote.py:Sharper"):
         with pytest.raises(FairTTAError, match=r"import the file and pass the object"):
             clf.with_adapter(text)
-    with pytest.raises(FairTTAError, match="there is no adapter 'nothing': choose from zero-shot"):
+    with pytest.raises(
+        FairTTAError, match="there is no adapter 'nothing': choose from zero-shot"
+    ):
         clf.with_adapter("nothing")
 
 
 def test_names_that_no_file_can_have() -> None:
-    for text in ("a\0b.py:X", "a" * 5000 + ".py:X", "logit-balance:reference=" + "a" * 5000):
+    for text in (
+        "a\0b.py:X",
+        "a" * 5000 + ".py:X",
+        "logit-balance:reference=" + "a" * 5000,
+    ):
         with pytest.raises(FairTTAError, match="there is no file '"):
             parse_adapter(text)

@@ -67,7 +67,9 @@ def test_is_its_formula(case: Drawn) -> None:
 def test_solves_its_equation(n: float) -> None:
     """The share of the part that stays is the share of similarity that is given up."""
     e = torch.tensor([[n, math.sqrt(1 - n**2), 0.0]], dtype=torch.float64)
-    a, rest, _ = balance_part(e, torch.eye(3, dtype=torch.float64)[:1], FLOOR)[0][0].tolist()
+    a, rest, _ = balance_part(e, torch.eye(3, dtype=torch.float64)[:1], FLOOR)[0][
+        0
+    ].tolist()
     o = math.sqrt(1 - n**2)
 
     def imbalance(a: float) -> float:
@@ -111,9 +113,13 @@ def test_an_unrelated_attribute_changes_nothing(case: Drawn) -> None:
 @given(drawn())
 def test_order_duplicates_and_precision_do_not_matter(case: Drawn) -> None:
     expected = answer(case)
-    torch.testing.assert_close(answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9
+    )
     twice = {a: torch.cat([z, z]) for a, z in case.sensitive.items()}
-    torch.testing.assert_close(answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9
+    )
     small = answer(case.in_float32)
     assert small.dtype == torch.float32
     torch.testing.assert_close(small.double(), expected, rtol=0, atol=1e-4)
@@ -128,7 +134,9 @@ def classifier(template: Any) -> FairTPTClassifier:
 
 
 def test_joint_prompts_are_needed_at_construction() -> None:
-    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
+    with pytest.raises(
+        PromptError, match="joint prompts are needed, but `template` does not"
+    ):
         classifier(Templates("a {target}.", "a {sensitive} animal."))
 
 

@@ -26,13 +26,16 @@ from fair_tta.methods.field._perception_clip import given_context
 
 
 def by_formula(
-    joint: npt.NDArray[np.float64], values: npt.NDArray[np.float64] | None, temperature: float
+    joint: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64] | None,
+    temperature: float,
 ) -> list[float]:
     """Of logits ``[targets, values]`` of one image, and those of the sensitive prompts."""
     targets, count = joint.shape
     if values is None:
         weight = [
-            sum(math.exp(joint[y, z] / temperature) for y in range(targets)) for z in range(count)
+            sum(math.exp(joint[y, z] / temperature) for y in range(targets))
+            for z in range(count)
         ]
     else:
         weight = [math.exp(values[z] / temperature) for z in range(count)]
@@ -40,7 +43,9 @@ def by_formula(
     for y in range(targets):
         p = 0.0
         for z in range(count):
-            given_z = math.exp(joint[y, z]) / sum(math.exp(joint[k, z]) for k in range(targets))
+            given_z = math.exp(joint[y, z]) / sum(
+                math.exp(joint[k, z]) for k in range(targets)
+            )
             p += weight[z] / sum(weight) * given_z
         answer.append(p)
     return answer
@@ -79,7 +84,9 @@ def test_order_and_precision_do_not_matter(case: Drawn, with_class: bool) -> Non
 
 
 @given(drawn(), st.booleans())
-def test_values_with_the_same_prompts_are_one_value(case: Drawn, with_class: bool) -> None:
+def test_values_with_the_same_prompts_are_one_value(
+    case: Drawn, with_class: bool
+) -> None:
     """Then the answer is the softmax of the joint prompts of any of them."""
     (z,) = one_attribute(case).sensitive.values()
     same = replace(case, sensitive={"s": z[:1].expand(3, -1)})
@@ -110,7 +117,11 @@ def classifier(**more: Any) -> FairTPTClassifier:
         "adapter": PerceptionCLIP(),
     }
     return FairTPTClassifier(
-        model, ["cat", "dog"], **(settings | more), processor=tuple(processor), views=Identity()
+        model,
+        ["cat", "dog"],
+        **(settings | more),
+        processor=tuple(processor),
+        views=Identity(),
     )
 
 
@@ -125,7 +136,9 @@ def test_several_attributes_are_all_combinations() -> None:
 
 def test_joint_prompts_are_needed_at_construction() -> None:
     template = Templates("a {target}.", "a {sensitive} animal.")
-    with pytest.raises(PromptError, match="joint prompts are needed, but `template` does not"):
+    with pytest.raises(
+        PromptError, match="joint prompts are needed, but `template` does not"
+    ):
         classifier(template=template)
 
 

@@ -82,19 +82,25 @@ def test_no_attribute_is_needed_and_none_changes_the_answer(
     clf: FairTPTClassifier, method: Any
 ) -> None:
     template = "a photo of a {}."
-    bare = FairTPTClassifier(clf._backend, ["cat", "dog"], None, template, adapter=method)
+    bare = FairTPTClassifier(
+        clf._backend, ["cat", "dog"], None, template, adapter=method
+    )
     named = FairTPTClassifier(
         clf._backend, ["cat", "dog"], ["male", "female"], "a photo of a {target}{sensitive}.",
         adapter=method,
     )  # fmt: skip
     found, other = (one.predict(picture()) for one in (bare, named))
     assert found.sensitive == {}
-    if not method.needs.prompt_gradient:  # there may be more to tune in a longer template
+    if (
+        not method.needs.prompt_gradient
+    ):  # there may be more to tune in a longer template
         assert found.probabilities == pytest.approx(other.probabilities, abs=1e-9)
 
 
 def test_they_cannot_be_first_of_two() -> None:
-    with pytest.raises(FairTTAError, match="the first method of a chain should be a FindsTexts"):
+    with pytest.raises(
+        FairTTAError, match="the first method of a chain should be a FindsTexts"
+    ):
         parse_adapter("seraser+orthcali:lam=0")
 
 
@@ -124,7 +130,9 @@ def test_what_is_missing_is_named(clf: FairTPTClassifier) -> None:
     class Half(Zero):
         needs = Needs(pixels=True)
 
-    with pytest.raises(FairTTAError, match=r"`Half\.needs` should have pixels=True if it is a"):
+    with pytest.raises(
+        FairTTAError, match=r"`Half\.needs` should have pixels=True if it is a"
+    ):
         clf.with_adapter(Half())
 
 

@@ -38,7 +38,12 @@ from fair_tta.methods import (
     TSLoss,
 )
 from fair_tta.methods._base import Chained
-from fair_tta.methods._registry import ADAPTERS, describe_settings, parse_adapter, parse_adapters
+from fair_tta.methods._registry import (
+    ADAPTERS,
+    describe_settings,
+    parse_adapter,
+    parse_adapters,
+)
 from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
 
 
@@ -54,7 +59,14 @@ def test_every_adapter_has_a_name() -> None:
     needs = [(n.sensitive, n.prompt_gradient, n.reference, n.pixels) for n in every]
     assert needs == sorted(needs)  # what needs least comes first
     expected = {
-        *("zero-shot", "zero", "tpt", "association-correction", "logit-balance", "orthcali"),
+        *(
+            "zero-shot",
+            "zero",
+            "tpt",
+            "association-correction",
+            "logit-balance",
+            "orthcali",
+        ),
         *("fair-tpt", "fair-tpt-mo", "roboshot", "perception-clip", "sage"),
         *("partial-projection", "episodic-tie", "tie", "tie-star", "bend-vlm", "umfc"),
         *("memo", "sar", "tent", "seraser", "deyo", "ttr", "sem", "balanced-head"),
@@ -67,7 +79,10 @@ def test_every_adapter_has_a_name() -> None:
 def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
     page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
     default = kind()
-    rows = [[c.strip() for c in line.split(" | ")] for line in page.read_text("utf-8").splitlines()]
+    rows = [
+        [c.strip() for c in line.split(" | ")]
+        for line in page.read_text("utf-8").splitlines()
+    ]
     (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
     needs = {
         "views": default.needs.views,
@@ -78,7 +93,9 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         "their classes": default.needs.class_labels,
         "true values": default.needs.values,
     }
-    assert row[3].removesuffix("|").strip() == ", ".join(n for n, needed in needs.items() if needed)
+    assert row[3].removesuffix("|").strip() == ", ".join(
+        n for n, needed in needs.items() if needed
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +119,10 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         ("tent:rate.optimizer=sgd", Tent(rate=FixedRate(1e-3, torch.optim.SGD))),
         ("memo:every_weight=true", MEMO(every_weight=True)),
         ("seraser:loss.hold=true", SEraser(loss=KLFromUniform(hold=True))),
-        ("seraser:auxiliary=distorted,auxiliary.n=4", SEraser(auxiliary=DistortedViews(4))),
+        (
+            "seraser:auxiliary=distorted,auxiliary.n=4",
+            SEraser(auxiliary=DistortedViews(4)),
+        ),
         ("orthcali:lam=0,renormalise=false", OrthCali(lam=0, renormalise=False)),
         ("perception-clip:with_class=false", PerceptionCLIP(with_class=False)),
         ("fair-tpt+roboshot", FairTPT() >> RoboShot()),
@@ -123,15 +143,24 @@ def test_adapters(text: str, adapter: Any) -> None:
         ),
         ("zero:lam=1", "'zero' has no setting 'lam': its settings are rho."),
         ("zero-shot:rho=1", "'zero-shot' has no setting 'rho': it has no settings."),
-        ("fair-tpt:rate.lr=1", "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma"),
+        (
+            "fair-tpt:rate.lr=1",
+            "'fair-tpt:rate' has no setting 'lr': its settings are beta, sigma",
+        ),
         ("zero:rho.x=1", "the setting 'rho' of 'zero' has no settings of its own"),
         ("zero:rho", "a setting of 'zero' is written 'name=value' \\(got 'rho'\\)"),
         ("zero:rho=", "is written 'name=value'"),
         ("zero:rho=1,rho=0.5", "the setting 'rho' of 'zero' came twice"),
         ("zero:rho=many", r"`zero:rho` should be a number \(got many\)"),
         ("tpt:steps=1.5", r"`tpt:steps` should be a whole number \(got 1.5\)"),
-        ("fair-tpt:loss=x", r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)"),
-        ("fair-tpt:loss.joint=1", r"`fair-tpt:loss:joint` should be true or false \(got 1\)"),
+        (
+            "fair-tpt:loss=x",
+            r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)",
+        ),
+        (
+            "fair-tpt:loss.joint=1",
+            r"`fair-tpt:loss:joint` should be true or false \(got 1\)",
+        ),
         ("zero:rho=2", r"`rho` should be a fraction of the views"),
         ("zero+orthcali", "the first method of a chain should be a FindsTexts"),
         ("tpt+zero", "the second method of a chain should be a UsesTexts"),
@@ -147,23 +176,31 @@ def test_adapters_that_cannot_be_meant(text: str, message: str) -> None:
 
 
 def test_lists_of_adapters() -> None:
-    found = parse_adapters(["zero-shot, fair-tpt:lam=10,rate.beta=0.05 ,tpt", "fair-tpt:lam=1"])
+    found = parse_adapters(
+        ["zero-shot, fair-tpt:lam=10,rate.beta=0.05 ,tpt", "fair-tpt:lam=1"]
+    )
     assert found == {
         "zero-shot": ZeroShot(),
         "fair-tpt:lam=10,rate.beta=0.05": FairTPT(lam=10, rate=ELRA(beta=0.05)),
         "tpt": TPT(),
         "fair-tpt:lam=1": FairTPT(lam=1),
     }
-    with pytest.raises(FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"):
+    with pytest.raises(
+        FairTTAError, match=r"adapters should differ \(\['tpt'\] came twice\)"
+    ):
         parse_adapters(["tpt,zero", "tpt"])
-    with pytest.raises(FairTTAError, match="at least one adapter is needed: zero-shot, sage"):
+    with pytest.raises(
+        FairTTAError, match="at least one adapter is needed: zero-shot, sage"
+    ):
         parse_adapters([" , "])
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_described_settings_are_the_defaults(name: str) -> None:
     described = describe_settings(ADAPTERS[name])
-    settings = ",".join(f"{key}={value}" for key, value in described if value)  # "" is required
+    settings = ",".join(
+        f"{key}={value}" for key, value in described if value
+    )  # "" is required
     assert parse_adapter(f"{name}:{settings}") == ADAPTERS[name]()
 
 

@@ -24,7 +24,14 @@ from fair_tta.methods._base import NO_CLASS
 from fair_tta.miniature import BADGES
 
 Array = npt.NDArray[np.float64]
-SENTENCES = ("a photo of water", "a photo of land", "has webbed feet", "has claws", "day", "night")
+SENTENCES = (
+    "a photo of water",
+    "a photo of land",
+    "has webbed feet",
+    "has claws",
+    "day",
+    "night",
+)
 REJECT = [(SENTENCES[0], SENTENCES[1]), (SENTENCES[4], SENTENCES[5])]
 ACCEPT = [(SENTENCES[2], SENTENCES[3])]
 
@@ -59,7 +66,9 @@ def test_is_its_steps(case: Drawn) -> None:
     values = [z.numpy() for z in case.sensitive.values()]
     reject = [z[i] - z[0] for z in values for i in range(1, len(z))]
     np.testing.assert_allclose(answer(case), step_by_step(case, reject, []), atol=1e-9)
-    everything = [z[i] - z[j] for z in values for i, j in combinations(range(len(z)), 2)]
+    everything = [
+        z[i] - z[j] for z in values for i, j in combinations(range(len(z)), 2)
+    ]
     assert np.linalg.matrix_rank(np.stack(everything)) == len(reject)
 
 
@@ -99,9 +108,13 @@ def test_of_an_image_within_the_direction_nothing_is_left() -> None:
 @given(drawn())
 def test_order_duplicates_and_precision_do_not_matter(case: Drawn) -> None:
     expected = answer(case)
-    torch.testing.assert_close(answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(case.renamed).flip(-1), expected, rtol=0, atol=1e-9
+    )
     twice = {a: torch.cat([z, z]) for a, z in case.sensitive.items()}
-    torch.testing.assert_close(answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        answer(replace(case, sensitive=twice)), expected, rtol=0, atol=1e-9
+    )
     assert answer(case.in_float32).dtype == torch.float32
     near = answer(case.in_float32).double()
     torch.testing.assert_close(near, expected, rtol=0, atol=1e-4)
@@ -114,7 +127,9 @@ def classifier(**more: Any) -> FairTPTClassifier:
 
 
 def test_pairs_need_no_attribute() -> None:
-    clf = classifier(adapter=RoboShot(reject=[("a photo of a cat", "a photo of a bird")]))
+    clf = classifier(
+        adapter=RoboShot(reject=[("a photo of a cat", "a photo of a bird")])
+    )
     prediction = clf.predict(picture())
     assert prediction.probabilities != prediction.zero_shot
     with pytest.raises(PromptError, match="RoboShot needs sensitive attribute values"):
@@ -122,7 +137,10 @@ def test_pairs_need_no_attribute() -> None:
 
 
 def test_long_sentences_are_refused_before_any_image() -> None:
-    for pairs in ({"reject": [("water " * 99, "land")]}, {"accept": [("water " * 99, "land")]}):
+    for pairs in (
+        {"reject": [("water " * 99, "land")]},
+        {"accept": [("water " * 99, "land")]},
+    ):
         with pytest.raises(PromptError, match="takes at most 77: shorten"):
             classifier(sensitive=["man", "woman"], adapter=RoboShot(**pairs))
     with pytest.raises(PromptError, match="takes at most 77: shorten"):
@@ -169,9 +187,15 @@ def test_classes_that_only_differ_by_what_is_rejected(times: float) -> None:
     """Their scores are equal but for rounding: a third of 100 labels changed with the length."""
     colours = ["red", "blue", "green"]
     clf = FairTPTClassifier(
-        "miniature", colours, colours, "a photo of a {sensitive} {target}.", adapter=RoboShot()
+        "miniature",
+        colours,
+        colours,
+        "a photo of a {sensitive} {target}.",
+        adapter=RoboShot(),
     )
-    features = clf.encode([one.image for one in BADGES.draw(30, seed=5)], with_views=False)
+    features = clf.encode(
+        [one.image for one in BADGES.draw(30, seed=5)], with_views=False
+    )
     answers = clf.predict(Features(times * features[:, 0]))
     plain = clf.with_adapter("zero-shot").predict(Features(features[:, 0]))
     assert answers.labels == plain.labels

@@ -58,13 +58,20 @@ def test_the_floor_of_each_precision() -> None:
     """Four times what is stored and what is summed, both counted in units of the last place."""
     assert floor_of(512, torch.float64) == pytest.approx(4 * 513 * 2.0**-52)
     assert floor_of(512, torch.float32) == pytest.approx(4 * 513 * 2.0**-23)
-    assert floor_of(512, torch.float16) == pytest.approx(4 * (2.0**-10 + 512 * 2.0**-23))
-    assert floor_of(512, torch.bfloat16) == pytest.approx(4 * (2.0**-7 + 512 * 2.0**-23))
+    assert floor_of(512, torch.float16) == pytest.approx(
+        4 * (2.0**-10 + 512 * 2.0**-23)
+    )
+    assert floor_of(512, torch.bfloat16) == pytest.approx(
+        4 * (2.0**-7 + 512 * 2.0**-23)
+    )
     assert coarsest(torch.float64, torch.bfloat16, torch.float16) == torch.bfloat16
 
 
 @given(
-    st.integers(0, 2**32), st.integers(1, 8), st.sampled_from(DTYPES), st.sampled_from([1, 3, 7.3])
+    st.integers(0, 2**32),
+    st.integers(1, 8),
+    st.sampled_from(DTYPES),
+    st.sampled_from([1, 3, 7.3]),
 )
 def test_a_combination_of_rows_leaves_less_than_the_floor(
     seed: int, count: int, dtype: torch.dtype, times: float
@@ -79,7 +86,10 @@ def test_a_combination_of_rows_leaves_less_than_the_floor(
 
 @given(st.integers(0, 2**32), st.integers(0, 8), st.sampled_from(DTYPES))
 def test_other_features_leave_more(seed: int, count: int, dtype: torch.dtype) -> None:
-    x, rows = random_units(seed, 20, 64).to(dtype), random_units(seed + 1, count, 64).to(dtype)
+    x, rows = (
+        random_units(seed, 20, 64).to(dtype),
+        random_units(seed + 1, count, 64).to(dtype),
+    )
     assert not is_rounding(project_out(x, rows), x, floor_of(64, dtype)).any()
 
 
@@ -128,7 +138,9 @@ class World:
             texts[f"axis {place}"] = axis
             texts[f"minus axis {place}"] = -axis
         template = "a {sensitive} {target}"
-        clf = FairTPTClassifier.from_features(texts, CLASSES, VALUES, template, adapter=ZeroShot())
+        clf = FairTPTClassifier.from_features(
+            texts, CLASSES, VALUES, template, adapter=ZeroShot()
+        )
         return [*clf.with_adapter(self._fitted(clf)).predict(Features(self.images))]
 
     def _fitted(self, clf: FairTPTClassifier) -> Adapter:
@@ -149,7 +161,8 @@ def ordinary(adapter: Adapter, seed: int = 0) -> World:
     """Random features; not in a cone, so that none is the nearest to all."""
     numbers = np.random.default_rng(seed)
     targets, values, images = (
-        numbers.normal(size=(n, WIDTH)).astype(np.float32) for n in (len(CLASSES), len(VALUES), 200)
+        numbers.normal(size=(n, WIDTH)).astype(np.float32)
+        for n in (len(CLASSES), len(VALUES), 200)
     )
     return World(targets, values, images, adapter)
 
@@ -211,13 +224,26 @@ ADAPTERS: dict[str, Adapter] = {
     "SAGE": SAGE(templates=["a {}", "A photo. a {}", "A drawing. a {}"]),
 }
 
-OTHERS = {"FairTPT", "FairTPTMO", "TPT", "Zero", "SEraser", "DeYO", "Tent", "MEMO", "SAR", "TTR"}
+OTHERS = {
+    "FairTPT",
+    "FairTPTMO",
+    "TPT",
+    "Zero",
+    "SEraser",
+    "DeYO",
+    "Tent",
+    "MEMO",
+    "SAR",
+    "TTR",
+}
 """They need a tower: see `test_every_adapter`. SEM needs lengths, see there."""
 
 
 def test_every_method_on_features_is_here() -> None:
     names = {kind.__name__ for kind in registry.ADAPTERS.values()}
-    assert names == {type(method).__name__ for method in ADAPTERS.values()} | OTHERS | {"SEM"}
+    assert names == {type(method).__name__ for method in ADAPTERS.values()} | OTHERS | {
+        "SEM"
+    }
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
@@ -225,7 +251,9 @@ def test_every_method_on_features_is_here() -> None:
 def test_no_length_changes_a_label(make: Any, name: str) -> None:
     """Of image features, of the classes' prompts or of the values', three or five times as long."""
     if (make, name) == (images_all_along_a_value, "BendVLM"):
-        pytest.skip("equal reference images bend nothing: every class scores 0, p is 1/3 each")
+        pytest.skip(
+            "equal reference images bend nothing: every class scores 0, p is 1/3 each"
+        )
     world: World = make(ADAPTERS[name])
     expected = [p.label for p in world.answers()]
     for times in (np.float32(3), np.float32(5)):
@@ -321,7 +349,9 @@ def test_the_precision_of_stored_features_counts() -> None:
 def test_the_precision_of_text_features_counts(dtype: torch.dtype) -> None:
     world = class_among_the_values(OrthCali(0))
     halves: Any = torch.from_numpy(world.targets).to(dtype)
-    texts: dict[str, Any] = {f"a {name}": t for name, t in zip(CLASSES, halves, strict=True)}
+    texts: dict[str, Any] = {
+        f"a {name}": t for name, t in zip(CLASSES, halves, strict=True)
+    }
     values: Any = torch.from_numpy(world.values).to(dtype)
     texts |= {f"a {value}": z for value, z in zip(VALUES, values, strict=True)}
     clf = FairTPTClassifier.from_features(
@@ -348,7 +378,9 @@ def test_equal_reference_images_have_no_direction() -> None:
     world = images_all_along_a_value(BalancedHead())
     texts = {f"a {name}": t for name, t in zip(CLASSES, world.targets, strict=True)}
     texts |= {f"a {value}": z for value, z in zip(VALUES, world.values, strict=True)}
-    clf = FairTPTClassifier.from_features(texts, CLASSES, VALUES, "a {sensitive} {target}")
+    clf = FairTPTClassifier.from_features(
+        texts, CLASSES, VALUES, "a {sensitive} {target}"
+    )
     head = fit_on(BalancedHead(), clf, Features(world.images), (CLASSES * 99)[:200])
     assert head.reference is not None
     assert not head.reference.tensors["weights"].any()

@@ -19,7 +19,12 @@ from fair_tta.images._views import Identity
 from fair_tta.methods import SAGE
 from fair_tta.methods.field._sage import OPENINGS, widest
 
-TEMPLATES = ("a photo of a {}.", "a drawing of a {target}.", "a {} on water", "a bird, not a {}")
+TEMPLATES = (
+    "a photo of a {}.",
+    "a drawing of a {target}.",
+    "a {} on water",
+    "a bird, not a {}",
+)
 
 
 def classifier(**more: Any) -> FairTPTClassifier:
@@ -50,11 +55,14 @@ def test_is_the_best_of_single_templates(keep: int) -> None:
     """Cosines of classifiers that have one template each."""
     clf = classifier(adapter=SAGE(TEMPLATES, keep=keep))
     others = [
-        FairTPTClassifier(clf._backend, clf.targets, template=t, scale=30.0) for t in TEMPLATES
+        FairTPTClassifier(clf._backend, clf.targets, template=t, scale=30.0)
+        for t in TEMPLATES
     ]
     for seed in range(4):
         v = clf.encode([picture(seed)])[0, 0]
-        logits = [(30 * other._task.target_features @ v).double().numpy() for other in others]
+        logits = [
+            (30 * other._task.target_features @ v).double().numpy() for other in others
+        ]
         best = sorted(logits, key=lambda row: row.min() - row.max())[:keep]
         expected = torch.from_numpy(np.mean(best, axis=0)).softmax(-1)
         ours = list(clf.predict(picture(seed)).probabilities.values())
@@ -83,7 +91,9 @@ def test_by_default_openings_stand_before_the_classifiers_sentence() -> None:
         "A photo. A person with dark hair.",
     ]
     assert len(sentences) == 2 * len(OPENINGS)
-    own = SAGE(["A person {target}.", *[f"{o}A person {{}}." for o in OPENINGS[1:]]], keep=2)
+    own = SAGE(
+        ["A person {target}.", *[f"{o}A person {{}}." for o in OPENINGS[1:]]], keep=2
+    )
     expected = clf.with_adapter(own).predict(picture()).probabilities
     assert clf.with_adapter(SAGE(keep=2)).predict(picture()).probabilities == expected
 
@@ -91,7 +101,9 @@ def test_by_default_openings_stand_before_the_classifiers_sentence() -> None:
 def test_bad_templates_and_numbers() -> None:
     wrong: list[Any] = ["a {}", [], (), 3]
     for templates in wrong:
-        with pytest.raises(FairTTAError, match="`templates` should be a list of sentences"):
+        with pytest.raises(
+            FairTTAError, match="`templates` should be a list of sentences"
+        ):
             SAGE(templates)
     with pytest.raises(
         PromptError, match=r"`templates` should have `\{target\}` and no other slot"
@@ -100,7 +112,9 @@ def test_bad_templates_and_numbers() -> None:
     with pytest.raises(PromptError, match="`templates` should be a sentence"):
         SAGE([3])  # type: ignore[list-item]
     for keep in (0, 11, 1.0):
-        with pytest.raises(FairTTAError, match=r"`keep` should be a number .* from 1 to 10"):
+        with pytest.raises(
+            FairTTAError, match=r"`keep` should be a number .* from 1 to 10"
+        ):
             SAGE(keep=keep)  # type: ignore[arg-type]
     with pytest.raises(FairTTAError, match="from 1 to 2"):
         SAGE(["a {}", "{}"], keep=3)

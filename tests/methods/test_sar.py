@@ -41,7 +41,9 @@ def sam_step(margin: float, radius: float) -> Any:
 
 def entropies(clf: Any, image: Any) -> list[float]:
     """Of the views before any step, in units of the largest."""
-    log_p = clf._task.log_probabilities(clf.encode([image])[0], clf._task.target_features)
+    log_p = clf._task.log_probabilities(
+        clf.encode([image])[0], clf._task.target_features
+    )
     found: list[float] = (entropy(log_p) / math.log(3)).tolist()
     return found
 
@@ -60,11 +62,19 @@ def test_is_two_passes_over_certain_views(kept: int) -> None:
     method = SAR(margin=margin, radius=0.2, rate=FixedRate(0.05, torch.optim.SGD))
     found = clf.with_adapter(method).predict(picture())
     expected = tuned(
-        model, clf, picture(), sam_step(margin, 0.2), lambda p: torch.optim.SGD(p, lr=0.05)
+        model,
+        clf,
+        picture(),
+        sam_step(margin, 0.2),
+        lambda p: torch.optim.SGD(p, lr=0.05),
     )
-    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-9)
+    assert list(found.probabilities.values()) == pytest.approx(
+        expected.tolist(), abs=1e-9
+    )
     assert found.views_kept == kept
-    if kept == 6:  # under a narrower margin all may leave on the way uphill: then nothing moves
+    if (
+        kept == 6
+    ):  # under a narrower margin all may leave on the way uphill: then nothing moves
         assert found.distance > 1e-6
 
 
@@ -75,14 +85,23 @@ def test_the_second_filter_counts() -> None:
     method = SAR(margin=margin, radius=0.5, rate=FixedRate(0.05, torch.optim.SGD))
     found = clf.with_adapter(method).predict(picture())
     expected = tuned(
-        model, clf, picture(), sam_step(margin, 0.5), lambda p: torch.optim.SGD(p, lr=0.05)
+        model,
+        clf,
+        picture(),
+        sam_step(margin, 0.5),
+        lambda p: torch.optim.SGD(p, lr=0.05),
     )
-    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-9)
+    assert list(found.probabilities.values()) == pytest.approx(
+        expected.tolist(), abs=1e-9
+    )
 
 
 def test_nothing_certain_is_zero_shot_with_a_warning() -> None:
     _, clf = classifier(adapter=SAR(margin=1e-9))
-    certain, unsure = clf.with_adapter(SAR(margin=2.0)).predict(picture()), clf.predict(picture())
+    certain, unsure = (
+        clf.with_adapter(SAR(margin=2.0)).predict(picture()),
+        clf.predict(picture()),
+    )
     assert certain.warnings == ()
     assert unsure.warnings == (NO_VIEW_PASSED,)
     assert unsure.probabilities == unsure.zero_shot
@@ -109,13 +128,18 @@ def test_no_radius_is_gradient_descent_on_certain_views() -> None:
         optimizer.step()
 
     expected = tuned(model, clf, picture(), step, lambda p: torch.optim.SGD(p, lr=0.05))
-    assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-9)
+    assert list(found.probabilities.values()) == pytest.approx(
+        expected.tolist(), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SAR(margin=0), "`margin` should be a share of the largest entropy above 0"),
+        (
+            lambda: SAR(margin=0),
+            "`margin` should be a share of the largest entropy above 0",
+        ),
         (lambda: SAR(margin=math.nan), "`margin` should be a share"),
         (lambda: SAR(radius=-1), r"`radius` should be a number from 0 on \(got -1\)"),
         (lambda: SAR(radius=math.inf), "`radius` should be a number"),

@@ -24,7 +24,11 @@ from fair_tta.models import TransformersBackend
 TARGETS = ["cat", "black dog", "bird"]
 SENSITIVE = {"sex": ["male", "female"], "age": ["young", "old", "not old"]}
 TEMPLATE = "a photo of a {sensitive} {target}."
-WORDINGS = [TEMPLATE, "a {sensitive} {target} in a picture.", "one {sensitive} {target}."]
+WORDINGS = [
+    TEMPLATE,
+    "a {sensitive} {target} in a picture.",
+    "one {sensitive} {target}.",
+]
 LATENTS = 24
 
 
@@ -35,7 +39,11 @@ def tiny_backend() -> Any:
 
 def classifier(template: Any = TEMPLATE, **more: Any) -> FairTPTClassifier:
     backend = tiny_backend()
-    settings: dict[str, Any] = {"sensitive": SENSITIVE, "scale": 30.0, "adapter": ZeroShot()}
+    settings: dict[str, Any] = {
+        "sensitive": SENSITIVE,
+        "scale": 30.0,
+        "adapter": ZeroShot(),
+    }
     return FairTPTClassifier(backend, TARGETS, template=template, **(settings | more))
 
 
@@ -52,7 +60,9 @@ def weights() -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def file(weights: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return autoencoders.saved(tmp_path_factory.mktemp("sae") / "sae.safetensors", weights)
+    return autoencoders.saved(
+        tmp_path_factory.mktemp("sae") / "sae.safetensors", weights
+    )
 
 
 def test_the_autoencoder_of_the_tests_was_trained(weights: Any) -> None:
@@ -79,7 +89,9 @@ WORDED = {
 }
 
 
-def brute_force(w: Any, templates: list[str], diverse: list[str], worded: Any = None) -> Any:
+def brute_force(
+    w: Any, templates: list[str], diverse: list[str], worded: Any = None
+) -> Any:
     """Unit features of the classes, one latent at a time."""
     worded = worded or {}
 
@@ -111,7 +123,9 @@ def brute_force(w: Any, templates: list[str], diverse: list[str], worded: Any = 
                 for s, own in enumerate(names):
                     typical = middle([h[j] for h in own])
                     others = [h[j] for i, of in enumerate(names) if i != s for h in of]
-                    bias = max(bias, min(below(column, typical), below(others, typical)))
+                    bias = max(
+                        bias, min(below(column, typical), below(others, typical))
+                    )
             m = (1 + content - bias) ** 2
             changed.append(m * wordings[0][j] + (1 - m) * middle(column))
         e = w["decoder.weight"] @ np.array(changed) + w["bpre"]
@@ -137,7 +151,9 @@ def test_features_are_those_of_brute_force(
     v = clf.encode([picture()])[0, 0].double().numpy()
     logits = 30 * found.numpy() @ v
     probabilities = np.exp(logits) / np.exp(logits).sum()
-    assert [*prediction.probabilities.values()] == pytest.approx(probabilities.tolist(), abs=1e-5)
+    assert [*prediction.probabilities.values()] == pytest.approx(
+        probabilities.tolist(), abs=1e-5
+    )
     assert prediction.probabilities != pytest.approx(prediction.zero_shot, abs=1e-4)
 
 
@@ -146,7 +162,9 @@ def test_the_default_sentences_are_many_and_differ() -> None:
     assert DIVERSE[:2] == ("a photo of the apple.", "a drawing of the apple.")
 
 
-def test_where_content_and_bias_are_equal_prompts_are_reconstructed(tmp_path: Path) -> None:
+def test_where_content_and_bias_are_equal_prompts_are_reconstructed(
+    tmp_path: Path,
+) -> None:
     """With no latent above the diverse prompts' c = b = 0, so m = 1 and h' = h = 0: e' = b."""
     weights = autoencoders.random_weights(families.DIM, LATENTS)
     weights["encoder.bias"] -= 1000
@@ -156,7 +174,9 @@ def test_where_content_and_bias_are_equal_prompts_are_reconstructed(tmp_path: Pa
     torch.testing.assert_close(found, expected.expand_as(found))
 
 
-def test_an_identity_autoencoder_keeps_classes_that_nothing_exceeds(tmp_path: Path) -> None:
+def test_an_identity_autoencoder_keeps_classes_that_nothing_exceeds(
+    tmp_path: Path,
+) -> None:
     """One diverse prompt, the attribute's values and the class all equal: shares are 0, m is 1."""
     eye = torch.eye(families.DIM)
     weights = {
@@ -171,10 +191,14 @@ def test_an_identity_autoencoder_keeps_classes_that_nothing_exceeds(tmp_path: Pa
     found = adapter._class_features(clf._task)[0]
     # latents of the first class are never above its own sentence: c = 0, and what the values'
     # prompts do not show (b = 0) is reconstructed, the rest goes to the median, which is its own
-    torch.testing.assert_close(found.float(), clf._task.target_features[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        found.float(), clf._task.target_features[0], atol=1e-5, rtol=0
+    )
 
 
-def test_the_file_is_known_by_its_content(file: str, weights: Any, tmp_path: Path) -> None:
+def test_the_file_is_known_by_its_content(
+    file: str, weights: Any, tmp_path: Path
+) -> None:
     same, other = tmp_path / "same.safetensors", tmp_path / "other.safetensors"
     autoencoders.saved(same, weights)
     autoencoders.saved(other, {**weights, "bpre": 2 * weights["bpre"]})
@@ -191,9 +215,13 @@ def test_wordings_are_those_of_the_prompts_by_default(file: str) -> None:
         "young": ["a photo of a young."], "old": ["a photo of a old."],
         "not old": ["a photo of a not old."],
     }  # fmt: skip
-    prompts = [p.text for names in SENSITIVE.values() for p in sensitive_prompts(task, names)]
+    prompts = [
+        p.text for names in SENSITIVE.values() for p in sensitive_prompts(task, names)
+    ]
     assert prompts == [text for texts in written.values() for text in texts]
-    plain, worded = (SEM(file, DIVERSE[:9], w)._class_features(task) for w in (None, written))
+    plain, worded = (
+        SEM(file, DIVERSE[:9], w)._class_features(task) for w in (None, written)
+    )
     assert torch.equal(plain, worded)
 
 
@@ -211,13 +239,19 @@ def test_a_saved_method_knows_its_wordings(file: str, tmp_path: Path) -> None:
 
 
 def test_what_is_refused(file: str, weights: Any, tmp_path: Path) -> None:
-    with pytest.raises(FairTTAError, match="SEM needs `autoencoder`, the file of a sparse"):
+    with pytest.raises(
+        FairTTAError, match="SEM needs `autoencoder`, the file of a sparse"
+    ):
         classifier(adapter="sem")
     with pytest.raises(FairTTAError, match="SEM needs sensitive attribute values"):
         classifier("a {target}.", sensitive=None, adapter=SEM(file))
-    with pytest.raises(FairTTAError, match=r"'no.file' could not be read: No such file"):
+    with pytest.raises(
+        FairTTAError, match=r"'no.file' could not be read: No such file"
+    ):
         classifier(adapter="sem:autoencoder=no.file")
-    wide = autoencoders.saved(tmp_path / "w.safetensors", autoencoders.random_weights(20, 9))
+    wide = autoencoders.saved(
+        tmp_path / "w.safetensors", autoencoders.random_weights(20, 9)
+    )
     with pytest.raises(
         FairTTAError, match=r"for features of width 16, those of CLIPModel \(got 20"
     ):
@@ -231,16 +265,29 @@ def test_what_is_refused(file: str, weights: Any, tmp_path: Path) -> None:
         {"x": torch.zeros(2)},
     ):
         save_file(wrong, tmp_path / "wrong.safetensors")
-        with pytest.raises(FairTTAError, match=r"should hold bpre \[dim\], encoder.weight \[lat"):
+        with pytest.raises(
+            FairTTAError, match=r"should hold bpre \[dim\], encoder.weight \[lat"
+        ):
             classifier(adapter=f"sem:autoencoder={tmp_path / 'wrong.safetensors'}")
     for wordings, message in (
-        ({"man": ["a man"]}, r"`wordings` should be of values .* among .* \(got 'man'\)"),
-        ({"male": "a man"}, r"`wordings\['male'\]` should be a list of sentences \(got 'a man'"),
-        ({"male": []}, r"`wordings\['male'\]` should be a list of sentences \(got \[\]"),
+        (
+            {"man": ["a man"]},
+            r"`wordings` should be of values .* among .* \(got 'man'\)",
+        ),
+        (
+            {"male": "a man"},
+            r"`wordings\['male'\]` should be a list of sentences \(got 'a man'",
+        ),
+        (
+            {"male": []},
+            r"`wordings\['male'\]` should be a list of sentences \(got \[\]",
+        ),
     ):
         with pytest.raises(FairTTAError, match=message):
             classifier(adapter=SEM(file, wordings=wordings))
     with pytest.raises(FairTTAError, match="`diverse` should be a list of sentences"):
         SEM(file, "a photo")
-    with pytest.raises(FairTTAError, match="`autoencoder` should be the path of a file"):
+    with pytest.raises(
+        FairTTAError, match="`autoencoder` should be the path of a file"
+    ):
         SEM(weights)

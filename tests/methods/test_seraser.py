@@ -34,7 +34,9 @@ def literal(clf: Any, method: SEraser, image: Any) -> list[float]:
     pictures = [image, *pair(image, None), *([black] if method.black else [])]
     features = torch.cat([clf.encode([one], with_views=False)[0] for one in pictures])
     targets = len(task.targets)
-    uniform = torch.full((len(pictures) - 1, targets), 1 / targets, dtype=features.dtype)
+    uniform = torch.full(
+        (len(pictures) - 1, targets), 1 / targets, dtype=features.dtype
+    )
     context = task.context.clone().requires_grad_()
     optimizer = torch.optim.AdamW([context], lr=5e-4)
     before = None
@@ -83,20 +85,29 @@ def test_auxiliary_pictures_become_uncertain() -> None:
     _, clf = classifier()
     method = SEraser(auxiliary=pair, black=False, rate=FixedRate(5e-3))
     task, image = clf._task, picture()
-    auxiliary = torch.cat([clf.encode([one], with_views=False)[0] for one in pair(image, None)])
+    auxiliary = torch.cat(
+        [clf.encode([one], with_views=False)[0] for one in pair(image, None)]
+    )
     features = clf._vision.features([image], True, pair)
     log_p = task.log_probabilities(auxiliary, task.target_features)
     start = float((-log_p.mean(-1) - math.log(3)).mean())
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=20
+            task,
+            features,
+            loss=method.loss,
+            aggregator=WeightedSum(0),
+            rate=method.rate,
+            steps=20,
         )
         texts = task.encode_many(task.target_prompts, tuned.context)[0]
     log_p = task.log_probabilities(auxiliary, texts)
     assert float((-log_p.mean(-1) - math.log(3)).mean()) < 0.7 * start
 
 
-@pytest.mark.parametrize("method", [SEraser(steps=0), SEraser(steps=2, rate=FixedRate(1e-30))])
+@pytest.mark.parametrize(
+    "method", [SEraser(steps=0), SEraser(steps=2, rate=FixedRate(1e-30))]
+)
 def test_no_step_is_zero_shot(method: SEraser) -> None:
     _, clf = classifier(adapter=method)
     found = clf.predict(picture())
@@ -106,15 +117,25 @@ def test_no_step_is_zero_shot(method: SEraser) -> None:
 def test_elra_changes_the_whole_loss_by_beta() -> None:
     """As the fairness paper has it: the step is as long as changes the loss by so much."""
     _, clf = classifier()
-    method, task = SEraser(auxiliary=pair, black=False, rate=ELRA(beta=1e-4), steps=1), clf._task
+    method, task = (
+        SEraser(auxiliary=pair, black=False, rate=ELRA(beta=1e-4), steps=1),
+        clf._task,
+    )
     features = clf._vision.features([picture()], True, pair)
     (term,) = method.loss.objective(task).terms
     with torch.no_grad():
         tuned = tune(
-            task, features, loss=method.loss, aggregator=WeightedSum(0), rate=method.rate, steps=1
+            task,
+            features,
+            loss=method.loss,
+            aggregator=WeightedSum(0),
+            rate=method.rate,
+            steps=1,
         )
         texts = task.encode_many(task.target_prompts, tuned.context)
-        before, after = (term.loss(task, features, t) for t in (task.target_features[None], texts))
+        before, after = (
+            term.loss(task, features, t) for t in (task.target_features[None], texts)
+        )
     assert float(before - after) == pytest.approx(1e-4, rel=0.2)  # curvature
     assert clf.with_adapter(method).predict(picture()).relative_step == pytest.approx(
         float(tuned.relative_step)
@@ -126,7 +147,9 @@ def test_built_in_pictures_are_those_of_the_seed() -> None:
     first = clf.predict(picture())
     assert clf.with_views(clf._vision.views).predict(picture()) == first
     assert clf.with_views(clf._vision.views, seed=1).predict(picture()) != first
-    distorted = clf.with_adapter(SEraser(auxiliary=DistortedViews(3), steps=2)).predict(picture())
+    distorted = clf.with_adapter(SEraser(auxiliary=DistortedViews(3), steps=2)).predict(
+        picture()
+    )
     assert distorted != first
 
 
@@ -136,7 +159,9 @@ def test_another_setting_needs_no_second_vision_pass() -> None:
     with model.vision_model.register_forward_hook(lambda *_: seen.append(1)):
         clf.predict(picture())
         once = len(seen)
-        clf.with_adapter(SEraser(steps=2, loss=KLFromUniform(hold=True))).predict(picture())
+        clf.with_adapter(SEraser(steps=2, loss=KLFromUniform(hold=True))).predict(
+            picture()
+        )
     assert len(seen) == once > 0
 
 
@@ -145,10 +170,14 @@ def test_pictures_of_different_number() -> None:
         return [image] * (image.width % 3)
 
     _, clf = classifier(adapter=SEraser(auxiliary=odd, steps=1))
-    with pytest.raises(FairTTAError, match=r"`auxiliary` should give as many views of each image"):
+    with pytest.raises(
+        FairTTAError, match=r"`auxiliary` should give as many views of each image"
+    ):
         clf.predict([picture(0, (30, 40)), picture(1, (31, 40))])
     bare = clf.with_adapter(SEraser(auxiliary=odd, steps=1, black=False))
-    with pytest.raises(FairTTAError, match="`auxiliary` returns no images, and without `black`"):
+    with pytest.raises(
+        FairTTAError, match="`auxiliary` returns no images, and without `black`"
+    ):
         bare.predict(picture(0, (30, 40)))
 
 
@@ -160,7 +189,9 @@ def test_arrays_of_another_shape() -> None:
             return DistortedViews(3)(image, (8, 8), generator)
 
     _, clf = classifier(adapter=SEraser(auxiliary=Wrong()))
-    with pytest.raises(FairTTAError, match=r"`auxiliary` should give an array \[2, 32, 32, 3\]"):
+    with pytest.raises(
+        FairTTAError, match=r"`auxiliary` should give an array \[2, 32, 32, 3\]"
+    ):
         clf.predict(picture())
 
 
@@ -173,11 +204,17 @@ class NotFrozen:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SEraser(auxiliary=3), "`auxiliary` should be a function of an image and a random"),  # type: ignore[arg-type]
+        (
+            lambda: SEraser(auxiliary=3),
+            "`auxiliary` should be a function of an image and a random",
+        ),  # type: ignore[arg-type]
         (lambda: SEraser(auxiliary=DistortedViews), "`auxiliary` should be a function"),  # type: ignore[arg-type]
         (lambda: SEraser(steps=-1), "`steps` should be a whole number from 0 on"),
         (lambda: SEraser(rate=1), "`rate` should be a policy"),  # type: ignore[arg-type]
-        (lambda: SEraser(auxiliary=NotFrozen()), r"and hashable as .* is \(got NotFrozen"),
+        (
+            lambda: SEraser(auxiliary=NotFrozen()),
+            r"and hashable as .* is \(got NotFrozen",
+        ),
     ],
 )
 def test_bad_settings(make: Any, message: str) -> None:

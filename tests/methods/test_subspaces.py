@@ -17,7 +17,9 @@ linalg: Any = pytest.importorskip("scipy.linalg")
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5), st.booleans())
-def test_parts_are_those_of_scipys_basis(seed: int, count: int, dependent: bool) -> None:
+def test_parts_are_those_of_scipys_basis(
+    seed: int, count: int, dependent: bool
+) -> None:
     rows, x = random_units(seed, count, DIM), random_units(seed + 1, 4, DIM)
     if dependent:
         rows = torch.cat([rows, rows.sum(0, keepdim=True), 0 * rows[:1]])
@@ -27,7 +29,9 @@ def test_parts_are_those_of_scipys_basis(seed: int, count: int, dependent: bool)
     np.testing.assert_allclose(part_within(x, rows), expected, atol=1e-9)
     np.testing.assert_allclose(project_out(x, rows), x.numpy() - expected, atol=1e-9)
     gram = basis_of(rows) @ basis_of(rows).mT
-    rank = torch.tensor([1.0] * count + [0.0] * (len(rows) - count), dtype=torch.float64)
+    rank = torch.tensor(
+        [1.0] * count + [0.0] * (len(rows) - count), dtype=torch.float64
+    )
     torch.testing.assert_close(gram, rank.diag(), rtol=0, atol=1e-9)
 
 
@@ -49,6 +53,7 @@ def test_no_direction_takes_nothing(count: int) -> None:
 def test_differences_of_all_pairs() -> None:
     rows = random_units(0, 2, 4, DIM)
     brute = [
-        [block[i] - block[j] for i in range(4) for j in range(4) if i < j] for block in rows.numpy()
+        [block[i] - block[j] for i in range(4) for j in range(4) if i < j]
+        for block in rows.numpy()
     ]
     np.testing.assert_array_equal(pair_differences(rows), np.array(brute))

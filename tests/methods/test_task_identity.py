@@ -36,7 +36,9 @@ def balance() -> LogitBalance:
     return fit_on(LogitBalance(), classifier(), PICTURES)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+)
 def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) -> None:
     expected = classifier(adapter=balance).predict(PICTURES[0])
     prediction = classifier(dtype, adapter=balance).predict(PICTURES[0])
@@ -46,7 +48,10 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"targets": ["cat", "bird"]}, r"another `targets`, \{'cat': 'cat', 'dog': 'dog'\} \(got "),
+        (
+            {"targets": ["cat", "bird"]},
+            r"another `targets`, \{'cat': 'cat', 'dog': 'dog'\} \(got ",
+        ),
         ({"targets": ["dog", "cat"]}, "another `targets`"),
         ({"targets": {"cat": "black cat", "dog": "dog"}}, "another `targets`"),
         ({"sensitive": {"place": ["land", "water"]}}, "another `sensitive`"),
@@ -55,8 +60,12 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
         ({"scale": 31.0}, r"another `scale`, 30 \(got 31\): fit it again"),
     ],
 )
-def test_other_prompts_are_refused(balance: LogitBalance, more: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=f"this LogitBalance was fitted with {message}"):
+def test_other_prompts_are_refused(
+    balance: LogitBalance, more: Any, message: str
+) -> None:
+    with pytest.raises(
+        FairTTAError, match=f"this LogitBalance was fitted with {message}"
+    ):
         classifier(adapter=balance, **more)
 
 

@@ -25,9 +25,16 @@ def test_is_a_step_of_adam_on_the_mean_entropy(steps: int) -> None:
     pictures = [picture(0), picture(1, (31, 60))]
     for image, found in zip(pictures, clf.predict(pictures), strict=True):
         expected = tuned(
-            model, clf, image, plain_step, lambda p: torch.optim.Adam(p, lr=1e-3), steps=steps
+            model,
+            clf,
+            image,
+            plain_step,
+            lambda p: torch.optim.Adam(p, lr=1e-3),
+            steps=steps,
         )
-        assert list(found.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-9)
+        assert list(found.probabilities.values()) == pytest.approx(
+            expected.tolist(), abs=1e-9
+        )
         assert found.distance > 1e-6
         assert found.views_kept == 6
         assert found.learning_rate == pytest.approx(1e-3)
@@ -35,7 +42,9 @@ def test_is_a_step_of_adam_on_the_mean_entropy(steps: int) -> None:
 
 
 def test_lowers_the_mean_entropy_of_the_views() -> None:
-    _, clf = classifier(adapter=Tent(rate=FixedRate(1e-2)), views=lambda image, _: [image])
+    _, clf = classifier(
+        adapter=Tent(rate=FixedRate(1e-2)), views=lambda image, _: [image]
+    )
     found = clf.predict([picture(i) for i in range(4)])
     assert all(p.entropy < p.entropy_zero_shot for p in found)
 

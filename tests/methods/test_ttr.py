@@ -23,7 +23,11 @@ TARGETS, TEMPLATE = ["cat", "black dog"], "a photo of a {}."
 
 def classifier(**more: Any) -> FairTPTClassifier:
     backend = TransformersBackend(*families.seeded(families.clip))
-    settings: dict[str, Any] = {"template": TEMPLATE, "scale": 30.0, "adapter": ZeroShot()}
+    settings: dict[str, Any] = {
+        "template": TEMPLATE,
+        "scale": 30.0,
+        "adapter": ZeroShot(),
+    }
     return FairTPTClassifier(backend, TARGETS, **(settings | more))
 
 
@@ -50,7 +54,9 @@ def best_cut(points: Any, segments: int) -> tuple[int, ...]:
 def test_the_segment_is_that_of_brute_force(seed: int) -> None:
     generator = np.random.default_rng(seed)
     patches, general = generator.normal(size=(8, 12)), generator.normal(size=12)
-    patches += 2 * generator.normal(size=(3, 12))[generator.integers(0, 3, 8)]  # some structure
+    patches += (
+        2 * generator.normal(size=(3, 12))[generator.integers(0, 3, 8)]
+    )  # some structure
     pixels = generator.normal(size=(3, 16, 32))
     _, vectors = np.linalg.eigh(patches.T @ patches)
     points = smoothed(patches @ vectors[:, -3:], 0.72)
@@ -69,9 +75,13 @@ def test_the_answer_is_that_of_the_segment() -> None:
     backend: Any = clf._backend
     pixels = backend.preprocess([image])
     general = backend.encode_text(backend.tokenize(["a photo of a bird."]))[0]
-    (kept,) = TTR("bird")._segment([pixels[0]], [backend.encode_patches(pixels)[0]], general)
+    (kept,) = TTR("bird")._segment(
+        [pixels[0]], [backend.encode_patches(pixels)[0]], general
+    )
     v = backend.encode_pixels(kept[None]).double().numpy()[0]
-    texts = backend.encode_text(backend.tokenize([f"a photo of a {y}." for y in TARGETS]))
+    texts = backend.encode_text(
+        backend.tokenize([f"a photo of a {y}." for y in TARGETS])
+    )
     t = texts.double().numpy()
     logits = 30 * (t @ v) / np.linalg.norm(t, axis=1) / np.linalg.norm(v)
     expected = np.exp(logits) / np.exp(logits).sum()
@@ -88,7 +98,9 @@ def test_one_segment_is_the_whole_image() -> None:
 def test_equal_patches_are_one_segment() -> None:
     pixels = torch.ones(3, 16, 16)
     for sigma in (0.0, 0.72):
-        (kept,) = TTR("bird", sigma=sigma)._segment([pixels], [torch.ones(4, 5)], torch.ones(5))
+        (kept,) = TTR("bird", sigma=sigma)._segment(
+            [pixels], [torch.ones(4, 5)], torch.ones(5)
+        )
         assert torch.equal(kept, pixels)
 
 
@@ -97,7 +109,9 @@ def test_more_segments_than_patches() -> None:
     (kept,) = TTR("bird", segments=9, sigma=0)._segment(
         [torch.ones(3, 4, 4)], [patches], -torch.arange(4.0)
     )
-    assert kept[0].sum() <= 8  # one or two patches of four pixels: three dimensions of four
+    assert (
+        kept[0].sum() <= 8
+    )  # one or two patches of four pixels: three dimensions of four
     assert kept[0, 2:, 2:].sum() == 4
 
 
@@ -112,7 +126,9 @@ def test_a_queue_groups_the_patches_of_several_images(seed: int) -> None:
     tensors: Any = map(torch.from_numpy, (pixels, patches, general))
     found = TTR("bird", queue=2)._segment(*tensors)
     for image, own, cut, kept in zip(pixels, patches, cuts, found, strict=True):
-        means = {place: own[cut == place].mean(0) @ general for place in {*cut.tolist()}}
+        means = {
+            place: own[cut == place].mean(0) @ general for place in {*cut.tolist()}
+        }
         chosen = min(means, key=lambda place: means[place])
         mask = np.kron((cut == chosen).reshape(2, 2), np.ones((8, 8)))
         np.testing.assert_allclose(kept.numpy(), image * mask)
@@ -125,11 +141,15 @@ def test_a_queue_is_marked_as_not_episodic() -> None:
     found = clf.with_adapter("ttr:subject=bird,queue=2").predict(images)
     assert all(p.warnings == (NOT_EPISODIC,) for p in found)
     alone = clf.predict(images[2]).probabilities
-    assert found[2].probabilities == pytest.approx(alone, abs=1e-5), "the last is left alone"
+    assert found[2].probabilities == pytest.approx(alone, abs=1e-5), (
+        "the last is left alone"
+    )
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(FairTTAError, match=r"TTR needs `subject`, .*TTR\(subject='bird'\)"):
+    with pytest.raises(
+        FairTTAError, match=r"TTR needs `subject`, .*TTR\(subject='bird'\)"
+    ):
         classifier(adapter=TTR())
     with pytest.raises(FairTTAError, match="needs `subject`"):
         classifier(adapter="ttr:segments=2")
@@ -137,18 +157,24 @@ def test_what_is_refused() -> None:
         TTR("bird", segments=0)
     with pytest.raises(FairTTAError, match=r"`queue` should be .*\(got 0\)"):
         TTR("bird", queue=0)
-    with pytest.raises(FairTTAError, match=r"`sigma` should be a number from 0 on \(got -1\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`sigma` should be a number from 0 on \(got -1\)"
+    ):
         TTR("bird", sigma=-1)
     with pytest.raises(FairTTAError, match=r"`subject` should be a phrase \(got 3\)"):
         TTR(3)  # type: ignore[arg-type]
     clf = classifier(adapter=TTR("bird"))
-    with pytest.raises(FairTTAError, match="TTR needs the images themselves: pass them to `"):
+    with pytest.raises(
+        FairTTAError, match="TTR needs the images themselves: pass them to `"
+    ):
         clf._predict_encoded(clf.encode([picture()]))
 
 
 def test_towers_without_patches_are_refused() -> None:
     parts = families_open_clip.build(families_open_clip.shrunk("RN50"))
-    with pytest.raises(FairTTAError, match="has no features of patches that its projection takes"):
+    with pytest.raises(
+        FairTTAError, match="has no features of patches that its projection takes"
+    ):
         FairTPTClassifier(parts, TARGETS, template=TEMPLATE, adapter=TTR("bird"))
 
     class Own:

@@ -34,7 +34,9 @@ def random_case() -> Drawn:
 
 
 def fit(case: Drawn, **more: Any) -> UMFC:
-    return fit_on_features(UMFC(**more), EncodedClassifier(case.task), reference().split(11))
+    return fit_on_features(
+        UMFC(**more), EncodedClassifier(case.task), reference().split(11)
+    )
 
 
 def answer(case: Drawn, **more: Any) -> Tensor:
@@ -77,7 +79,9 @@ def test_perceived_groups_are_its_formula(case: Drawn) -> None:
                  for z in (z.numpy() for z in case.sensitive.values())]  # fmt: skip
     for alpha, beta in ((0.9, 0.3), (0.5, 0.0), (0.0, 1.0)):
         ours = answer(case, alpha=alpha, beta=beta, perceived=True)
-        np.testing.assert_allclose(ours, by_formula(case, groupings, alpha, beta), atol=1e-9)
+        np.testing.assert_allclose(
+            ours, by_formula(case, groupings, alpha, beta), atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("clusters", [1, 3, 5])
@@ -88,7 +92,9 @@ def test_clusters_are_its_formula(clusters: int) -> None:
     fitted = fit(case, clusters=clusters)
     assert fitted.reference is not None
     start = fitted.reference.tensors["centres"].numpy()
-    theirs = cluster.KMeans(clusters, init=start, n_init=1, tol=0).fit(reference()[:, 0].numpy())
+    theirs = cluster.KMeans(clusters, init=start, n_init=1, tol=0).fit(
+        reference()[:, 0].numpy()
+    )
     np.testing.assert_allclose(theirs.cluster_centers_, start, atol=1e-9)
     groups = (theirs.labels_, theirs.predict(case.features[:, 0].numpy()))
     ours = fitted.adapt(case.task, case.features).probabilities
@@ -126,7 +132,9 @@ def test_two_groups_leave_the_prompts_where_they_are() -> None:
 def test_a_value_that_nothing_seems_to_have_takes_the_mean() -> None:
     shown = unit(reference()[:, 0].mean(0, keepdim=True))
     hidden = torch.cat([shown, -shown])
-    case = replace(random_case(), sensitive={"s": hidden}, features=hidden[1:].unsqueeze(1))
+    case = replace(
+        random_case(), sensitive={"s": hidden}, features=hidden[1:].unsqueeze(1)
+    )
     fitted = fit(case, perceived=True)
     assert fitted.reference is not None
     learnt = fitted.reference.tensors
@@ -135,12 +143,20 @@ def test_a_value_that_nothing_seems_to_have_takes_the_mean() -> None:
 
 def test_settings_after_fitting() -> None:
     case = Drawn(
-        random_units(0, 3, DIM), {"s": random_units(1, 2, DIM)}, random_units(2, 6, 1, DIM)
+        random_units(0, 3, DIM),
+        {"s": random_units(1, 2, DIM)},
+        random_units(2, 6, 1, DIM),
     )
     fitted = fit(case)
-    changed = replace(fitted, alpha=0.5, beta=0.1).adapt(case.task, case.features).probabilities
+    changed = (
+        replace(fitted, alpha=0.5, beta=0.1)
+        .adapt(case.task, case.features)
+        .probabilities
+    )
     torch.testing.assert_close(changed, answer(case, alpha=0.5, beta=0.1))
-    with pytest.raises(FairTTAError, match=r"fitted with clusters=3 \(got 4\): fit it again"):
+    with pytest.raises(
+        FairTTAError, match=r"fitted with clusters=3 \(got 4\): fit it again"
+    ):
         replace(fitted, clusters=4).adapt(case.task, case.features)
     with pytest.raises(FairTTAError, match=r"fitted with perceived=False \(got True\)"):
         replace(fitted, perceived=True).adapt(case.task, case.features)
@@ -153,7 +169,9 @@ def test_what_it_needs() -> None:
     assert answer(nothing).isfinite().all()
     with pytest.raises(PromptError, match="UMFC needs sensitive attribute values"):
         fit(nothing, perceived=True)
-    with pytest.raises(FairTTAError, match=r"at most the number of reference images, 40 \(got 41"):
+    with pytest.raises(
+        FairTTAError, match=r"at most the number of reference images, 40 \(got 41"
+    ):
         fit(nothing, clusters=41)
     with pytest.raises(FairTTAError, match="should be a UsesTexts"):
         TPT() >> UMFC()  # type: ignore[operator]
@@ -169,5 +187,7 @@ def test_strengths_are_checked(value: float) -> None:
 
 @pytest.mark.parametrize("clusters", [0, 1.5])
 def test_clusters_are_checked(clusters: Any) -> None:
-    with pytest.raises(FairTTAError, match="`clusters` should be a whole number from 1 on"):
+    with pytest.raises(
+        FairTTAError, match="`clusters` should be a whole number from 1 on"
+    ):
         UMFC(clusters=clusters)

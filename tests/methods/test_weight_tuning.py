@@ -117,7 +117,11 @@ def test_threads_have_the_answers_that_each_would_have_alone() -> None:
     expected = [clf.with_adapter(m).predict(p) for m in methods for p in pictures]
     fresh = clf.with_views(AugMix(6))
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(fresh.with_adapter(m).predict, p) for m in methods for p in pictures]
+        jobs = [
+            pool.submit(fresh.with_adapter(m).predict, p)
+            for m in methods
+            for p in pictures
+        ]
         assert [job.result() for job in jobs] == expected
 
 
@@ -159,7 +163,10 @@ class StepsTo:
             3,
             r"Starts.start should return an object with `step`, .*\(got a int",
         ),
-        (StepsTo(None), r"`step` of Starts should return contexts of shape .* \(got a NoneType\)"),
+        (
+            StepsTo(None),
+            r"`step` of Starts should return contexts of shape .* \(got a NoneType\)",
+        ),
         (StepsTo(torch.ones(1, 2)), r"`step` of Starts should .* \(got \[1, 2\]\)"),
     ],
 )

@@ -35,10 +35,14 @@ def winner_of(kept: Array) -> int:
     return max(leaders, key=lambda label: float(kept[:, label].sum()))
 
 
-@given(case=drawn(VIEWS), rho=st.sampled_from(["0.05", "0.1", "0.29", "0.4", "0.6", "1"]))
+@given(
+    case=drawn(VIEWS), rho=st.sampled_from(["0.05", "0.1", "0.29", "0.4", "0.6", "1"])
+)
 def test_a_majority_of_the_most_certain_views(case: Drawn, rho: str) -> None:
     outcome = Zero(rho=float(rho)).adapt(case.task, case.features)
-    for image, probabilities in zip(case.features.numpy(), outcome.probabilities, strict=True):
+    for image, probabilities in zip(
+        case.features.numpy(), outcome.probabilities, strict=True
+    ):
         kept = kept_views(case, image, rho)
         votes = np.bincount(kept.argmax(1), minlength=kept.shape[1])
         assert outcome.views_kept == len(kept)
@@ -66,14 +70,22 @@ def test_a_tie_goes_to_the_larger_sum_over_the_kept_views(order: list[int]) -> N
 
 
 def test_losers_of_a_tie_are_above_those_with_fewer_votes() -> None:
-    views = [[0.8, 0.1, 0.1], [0.1, 0.7, 0.2], [0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]]
+    views = [
+        [0.8, 0.1, 0.1],
+        [0.1, 0.7, 0.2],
+        [0.9, 0.05, 0.05],
+        [0.1, 0.8, 0.1],
+        [0.1, 0.2, 0.7],
+    ]
     (shares,) = by_hand(views, rho=1.0).probabilities.tolist()
     assert shares == [0.4, np.nextafter(0.4, 0), 0.2]
 
 
 def test_a_class_with_fewer_votes_wins_no_tie_whatever_its_sum() -> None:
     first, second, third = [0.4, 0.22, 0.38], [0.21, 0.41, 0.38], [0.01, 0.01, 0.98]
-    (tie,) = by_hand([first, first, second, second, third], rho=1.0).probabilities.tolist()
+    (tie,) = by_hand(
+        [first, first, second, second, third], rho=1.0
+    ).probabilities.tolist()
     assert tie == [np.nextafter(0.4, 0), 0.4, 0.2]
     (majority,) = by_hand([first, first, third], rho=1.0).probabilities.tolist()
     assert majority == [2 / 3, 0, 1 / 3]

@@ -56,10 +56,14 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         ({"cat": "land", "dog": "water"}, "name all classes with `targets`"),
     ],
 )
-def test_no_answer_is_a_label(name: str, written: dict[str, str], translation: str) -> None:
+def test_no_answer_is_a_label(
+    name: str, written: dict[str, str], translation: str
+) -> None:
     """The gap of the same answers in capitals was 0.0, with an interval from 0 to 4."""
     answers = [written[answer] for answer in ANSWERS]
-    with pytest.raises(FairTTAError, match="`y_pred` should be among the classes") as error:
+    with pytest.raises(
+        FairTTAError, match="`y_pred` should be among the classes"
+    ) as error:
         CALLS[name](answers)
     assert translation in str(error.value)
 
@@ -72,7 +76,9 @@ def test_answers_that_only_look_like_labels(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_some_answers_are_no_labels(name: str) -> None:
-    with pytest.warns(UnknownAnswerWarning, match=r"'Dog'.*count as wrong|wrong: 'Dog'") as caught:
+    with pytest.warns(
+        UnknownAnswerWarning, match=r"'Dog'.*count as wrong|wrong: 'Dog'"
+    ) as caught:
         CALLS[name](np.where(np.array(ANSWERS) == "dog", "Dog", ANSWERS))
     assert any(warning.category is UnknownAnswerWarning for warning in caught)
 

@@ -16,12 +16,19 @@ from hypothesis import strategies as st
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics.intervals._closed_forms import mean_change_ends, mean_rate_ends, paired_ends
+from fair_tta.metrics.intervals._closed_forms import (
+    mean_change_ends,
+    mean_rate_ends,
+    paired_ends,
+)
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(
     st.tuples(
-        *(st.sampled_from(names) for names in (["a", "b", "c"], ["a", "b", "c"], ["u", "v"]))
+        *(
+            st.sampled_from(names)
+            for names in (["a", "b", "c"], ["a", "b", "c"], ["u", "v"])
+        )
     ),
     min_size=1,
     max_size=40,
@@ -39,7 +46,9 @@ def _small_groups_are_fine() -> Iterator[None]:
 @given(ROWS)
 def test_it_is_the_mean_over_groups_that_are_there(rows: Case) -> None:
     columns: Any = tuple(map(list, zip(*rows, strict=True)))
-    found = metrics.balanced_accuracy(*columns, targets=["a", "b", "c"], values=["u", "v"])
+    found = metrics.balanced_accuracy(
+        *columns, targets=["a", "b", "c"], values=["u", "v"]
+    )
     shares, absent = [], []
     for s in ("u", "v"):
         for y in ("a", "b", "c"):
@@ -54,7 +63,9 @@ def test_it_is_the_mean_over_groups_that_are_there(rows: Case) -> None:
     assert found.high is not None
     assert 0 <= found.low <= float(found) + 1e-12
     assert float(found) - 1e-12 <= found.high <= 1
-    assert (found.reason or "") == (f"left out, no images: {', '.join(absent)}" if absent else "")
+    assert (found.reason or "") == (
+        f"left out, no images: {', '.join(absent)}" if absent else ""
+    )
     worst = metrics.worst_group_accuracy(*columns, targets=["a", "b", "c"])
     assert float(worst) <= float(found) + 1e-12
 
@@ -63,7 +74,11 @@ def test_it_equals_the_worst_group_if_all_fare_alike() -> None:
     y_true, sensitive = ["a", "b"] * 40, ["u"] * 40 + ["v"] * 40
     y_pred = ["a", "b", "b", "a"] * 20
     found = metrics.balanced_accuracy(y_true, y_pred, sensitive)
-    assert found.value == metrics.worst_group_accuracy(y_true, y_pred, sensitive).value == 0.5
+    assert (
+        found.value
+        == metrics.worst_group_accuracy(y_true, y_pred, sensitive).value
+        == 0.5
+    )
 
 
 def test_one_sensitive_value_is_scikit_learns() -> None:
@@ -107,7 +122,9 @@ def test_one_tiny_group_counts_as_one() -> None:
     assert ends[1] - ends[0] == pytest.approx((alone[1] - alone[0]) / 4, rel=0.01)
 
 
-@pytest.mark.parametrize("sizes", [[4, 400, 200, 300], [5, 5, 5, 5], [8, 60, 60, 60], [40] * 14])
+@pytest.mark.parametrize(
+    "sizes", [[4, 400, 200, 300], [5, 5, 5, 5], [8, 60, 60, 60], [40] * 14]
+)
 def test_intervals_hold(sizes: list[int]) -> None:
     """Where a rare group brings the variance too. ``benchmarks/coverage.py`` has more designs."""
     generator = np.random.default_rng(0)
@@ -136,9 +153,16 @@ def test_a_change_that_is_paired_is_narrower_than_two_runs() -> None:
     before = np.where(generator.random(400) < 0.7, y_true, 1 - y_true)
     after = np.where(generator.random(400) < 0.05, y_true, before)
     change = metrics.paired_difference(
-        definitions.BALANCED_ACCURACY, y_true, before, after, sensitive, interval=Bootstrap()
+        definitions.BALANCED_ACCURACY,
+        y_true,
+        before,
+        after,
+        sensitive,
+        interval=Bootstrap(),
     )
-    runs = [metrics.balanced_accuracy(y_true, some, sensitive) for some in (before, after)]
+    runs = [
+        metrics.balanced_accuracy(y_true, some, sensitive) for some in (before, after)
+    ]
     assert float(change) == pytest.approx(float(runs[1]) - float(runs[0]))
     widths = [(f.high or 0) - (f.low or 0) for f in (change, *runs)]
     assert 0 < widths[0] < 0.7 * min(widths[1:])

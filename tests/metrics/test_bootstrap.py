@@ -68,7 +68,9 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
         rows = read_answer_table(truth, answers, group, None, None)
         closed = [definitions.WORST_GROUP_ACCURACY, definitions.BIAS]
         found = [metric.estimate(rows, 0, Bootstrap()) for metric in (*some, *closed)]
-        found.append(definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap()))
+        found.append(
+            definitions.WORST_GROUP_ACCURACY.difference(rows, 0, 1, Bootstrap())
+        )
         expected = [float(metric(true)) for metric in some]
         expected += [float(m(true)) for m in closed]
         expected.append(0.0)
@@ -82,7 +84,9 @@ def test_intervals_cover_the_truth(accuracy: Any) -> None:
 
 def test_agrees_with_resampled_rows() -> None:
     """User-defined metrics: quantiles, and the noise of gaps, from a bootstrap that draws rows."""
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
+    )
     how = Bootstrap(4000)
     mean = Metric("own", _rates.overall, lambda rates: rates)
     gap = replace(definitions.EQUALIZED_ODDS, interval=None)
@@ -93,7 +97,9 @@ def test_agrees_with_resampled_rows() -> None:
     means, noises = [], []
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
-        again = AnswerTable((0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],))
+        again = AnswerTable(
+            (0, 1), rows.values, truth[drawn], group[drawn], (answers[drawn],)
+        )
         counts = again.counts().astype(float)
         means.append(mean(counts))
         noises.append(gap.combine(gap.rates(counts) - observed))
@@ -106,8 +112,12 @@ def test_agrees_with_resampled_rows() -> None:
     assert found == pytest.approx([max(0, value - reach), value + reach], abs=0.006)
 
 
-def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> None:
-    truth, group, (before,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0)
+def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_unpaired() -> (
+    None
+):
+    truth, group, (before,) = noisy(
+        np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
+    )
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
     own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
     rows = read_answer_table(truth, [before, after], group, None, None)
@@ -118,10 +128,16 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
     for _ in range(3000):
         drawn = np.concatenate([generator.choice(s, len(s)) for s in strata])
         resampled = AnswerTable(
-            (0, 1), rows.values, truth[drawn], group[drawn], (before[drawn], after[drawn])
+            (0, 1),
+            rows.values,
+            truth[drawn],
+            group[drawn],
+            (before[drawn], after[drawn]),
         )
         values.append(float(own(resampled.counts(1)) - own(resampled.counts(0))))
-    assert found.value == pytest.approx(float(own(rows.counts(1)) - own(rows.counts(0))))
+    assert found.value == pytest.approx(
+        float(own(rows.counts(1)) - own(rows.counts(0)))
+    )
     assert ends(found) == pytest.approx(np.quantile(values, [0.025, 0.975]), abs=0.01)
     alone = metrics.accuracy(truth, after, group, interval=Bootstrap())
     assert width(found) < 0.7 * width(alone)
@@ -149,12 +165,18 @@ def test_intervals_narrow_with_n() -> None:
 
 
 def test_a_group_of_one_warns_and_its_interval_is_wide() -> None:
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.9], [0.9, 0.9]]), np.array([200] * 4), 0)
-    truth, group, answers = (np.append(c, x) for c, x in ((truth, 1), (group, 2), (answers, 1)))
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.9], [0.9, 0.9]]), np.array([200] * 4), 0
+    )
+    truth, group, answers = (
+        np.append(c, x) for c, x in ((truth, 1), (group, 2), (answers, 1))
+    )
     with pytest.warns(
         SmallGroupWarning, match=r"Fewer than 30 images.*: 1 / 2 \(n = 1\)\."
     ) as seen:
-        odds = metrics.equalized_odds_difference(truth, answers, group, interval=Bootstrap())
+        odds = metrics.equalized_odds_difference(
+            truth, answers, group, interval=Bootstrap()
+        )
     assert len(seen) == 1
     assert seen[0].filename == __file__
     assert width(odds) > 0.5
@@ -170,20 +192,26 @@ def test_a_group_of_one_warns_and_its_interval_is_wide() -> None:
 def test_all_wrong_is_not_certain() -> None:
     truth = np.repeat([0, 1], 10)
     with pytest.warns(SmallGroupWarning):
-        lowest = metrics.worst_group_accuracy(truth, np.zeros(20, int), np.zeros(20, int))
+        lowest = metrics.worst_group_accuracy(
+            truth, np.zeros(20, int), np.zeros(20, int)
+        )
     assert lowest.value == 0
     assert ends(lowest)[1] > 0.3
 
 
 def test_nothing_changed_is_no_certainty() -> None:
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
+    )
     found = metrics.paired_difference(definitions.BIAS, truth, answers, answers, group)
     low, high = ends(found)
     assert low < float(found) == 0 < high
 
 
 def test_a_metric_of_ones_own() -> None:
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
+    )
     error = Metric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
     how = Bootstrap(500)
     found = metrics.paired_difference(error, truth, answers, truth, group, interval=how)
@@ -193,11 +221,15 @@ def test_a_metric_of_ones_own() -> None:
 
 def test_strata_of_sensitive_values_only() -> None:
     own = Metric("own", _rates.overall, lambda rates: rates)
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0)
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0
+    )
     rows = read_answer_table(truth, [answers], group, None, None)
     fixed = own.estimate(rows, 0, Bootstrap())
     free = own.estimate(rows, 0, Bootstrap(strata="sensitive"))
-    assert width(free) > 1.05 * width(fixed)  # classes vary in number, and differ in accuracy
+    assert width(free) > 1.05 * width(
+        fixed
+    )  # classes vary in number, and differ in accuracy
     gaps = Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
     rows = read_answer_table(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
@@ -207,9 +239,14 @@ def test_strata_of_sensitive_values_only() -> None:
 
 def test_strata_of_a_metric_of_ones_own() -> None:
     own = Metric("accuracy", _rates.overall, lambda rates: rates)
-    truth, before = np.array([0, 1] * 200), np.ones(400, int)  # class 0 gains, class 1 stays
+    truth, before = (
+        np.array([0, 1] * 200),
+        np.ones(400, int),
+    )  # class 0 gains, class 1 stays
     fixed, free = (
-        metrics.paired_difference(own, truth, before, truth, before, interval=Bootstrap(strata=s))
+        metrics.paired_difference(
+            own, truth, before, truth, before, interval=Bootstrap(strata=s)
+        )
         for s in Over
     )
     assert fixed.value == free.value == 0.5
@@ -218,17 +255,23 @@ def test_strata_of_a_metric_of_ones_own() -> None:
 
 
 def test_the_seed_decides() -> None:
-    truth, group, (answers,) = noisy(np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0)
+    truth, group, (answers,) = noisy(
+        np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
+    )
     rows = read_answer_table(truth, [answers], group, None, None)
     own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
-    one, same, other = (own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2))
+    one, same, other = (
+        own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2)
+    )
     assert one == same != other
 
 
 def test_ten_thousand_resamples_are_quick() -> None:
     generator = np.random.default_rng(0)
     truth, group = generator.integers(0, 2, 20_000), generator.integers(0, 14, 20_000)
-    runs = [np.where(generator.random(20_000) < a, truth, 1 - truth) for a in (0.8, 0.85)]
+    runs = [
+        np.where(generator.random(20_000) < a, truth, 1 - truth) for a in (0.8, 0.85)
+    ]
     start = time.process_time()  # of this process, however busy the machine is
     how = Bootstrap(10_000)
     metrics.equalized_odds_difference(truth, runs[0], group, interval=how)
@@ -244,7 +287,12 @@ def test_many_classes_fit_in_memory() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         found = metrics.paired_difference(
-            definitions.EQUALIZED_ODDS, truth, truth, 59 - truth, group, interval=Bootstrap(600)
+            definitions.EQUALIZED_ODDS,
+            truth,
+            truth,
+            59 - truth,
+            group,
+            interval=Bootstrap(600),
         )
     assert found.low is not None
 

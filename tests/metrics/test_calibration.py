@@ -108,11 +108,15 @@ def test_the_interval_depends_on_no_order_and_on_no_choice_of_eigenvectors(
 ) -> None:
     """Processors turn eigenvectors as they like, and rotate those of equal eigenvalues."""
     generator = np.random.default_rng(0)
-    sure = generator.uniform(0.3, 0.8, 200)  # some bins are empty: eigenvalue 0, several times
+    sure = generator.uniform(
+        0.3, 0.8, 200
+    )  # some bins are empty: eigenvalue 0, several times
     right = generator.random(200) < sure
     expected = ends(error(right, sure, interval=QUICK))
     order = generator.permutation(200)
-    assert ends(error(right[order], sure[order], interval=QUICK)) == pytest.approx(expected, 1e-6)
+    assert ends(error(right[order], sure[order], interval=QUICK)) == pytest.approx(
+        expected, 1e-6
+    )
     eigh = np.linalg.eigh
 
     def turned(matrix: Any) -> Any:
@@ -120,7 +124,9 @@ def test_the_interval_depends_on_no_order_and_on_no_choice_of_eigenvectors(
         axes = axes * generator.choice([-1, 1], len(squares))
         equal = squares < 1e-12
         assert equal.sum() > 1
-        rotation = np.linalg.qr(generator.standard_normal((equal.sum(), equal.sum())))[0]
+        rotation = np.linalg.qr(generator.standard_normal((equal.sum(), equal.sum())))[
+            0
+        ]
         axes[:, equal] = axes[:, equal] @ rotation
         return squares, axes
 
@@ -143,7 +149,9 @@ def test_the_width_is_that_of_resampled_images() -> None:
 def test_many_calibrated_images_have_an_error_near_zero() -> None:
     generator = np.random.default_rng(0)
     sure = generator.random(200_000)
-    value, low, high = ends(error(generator.random(200_000) < sure, sure, interval=QUICK))
+    value, low, high = ends(
+        error(generator.random(200_000) < sure, sure, interval=QUICK)
+    )
     assert low == 0
     assert value <= high < 0.02
 
@@ -172,7 +180,9 @@ def test_intervals_hold_the_error_of_infinitely_many_images(
     """Nominal 95 %. Of 150 trials 134 (89 %) are three standard errors below that."""
     generator = np.random.default_rng(n)
     many = draw(generator, 20_000)
-    weights = np.maximum(0, 1 - np.abs(np.clip(many * 15 - 0.5, 0, 14)[:, None] - np.arange(15)))
+    weights = np.maximum(
+        0, 1 - np.abs(np.clip(many * 15 - 0.5, 0, 14)[:, None] - np.arange(15))
+    )
     truth = np.abs((weights * (accuracy(many) - many)[:, None]).mean(0)).sum()
     covered = 0
     for seed in range(150):
@@ -189,7 +199,9 @@ def test_groups() -> None:
     sure = generator.uniform(0.4, 0.9, 500)
     answers = np.where(generator.random(500) < sure, "a", "b")
     group = ["x"] * 250 + ["y"] * 250
-    columns = read_answer_table(["a"] * 500, [answers], group, ["a", "b"], ["x", "y", "z"])
+    columns = read_answer_table(
+        ["a"] * 500, [answers], group, ["a", "b"], ["x", "y", "z"]
+    )
     columns = replace(columns, scores=(Scores(confidence=sure),))
     by_group = [calibration_error(columns, 0, QUICK, g) for g in range(3)]
     assert by_group[0] == error(answers[:250] == "a", sure[:250], interval=QUICK)
@@ -235,5 +247,7 @@ def test_an_audit_takes_no_negative_time(seconds: Any) -> None:
 
 def test_an_attribute_without_a_name_is_not_the_target() -> None:
     values = {"": BIRDS.sensitive["background"]}
-    clf = FairTPTClassifier("miniature", BIRDS.targets, values, BIRDS.template, adapter="zero-shot")
+    clf = FairTPTClassifier(
+        "miniature", BIRDS.targets, values, BIRDS.template, adapter="zero-shot"
+    )
     assert set(clf.predict(BIRDS.draw(1)[0].image).probabilities) == set(BIRDS.targets)

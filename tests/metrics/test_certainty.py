@@ -29,14 +29,23 @@ def test_indifference_and_confidence_are_mean_entropies() -> None:
     generator = np.random.default_rng(0)
     values = entropy.double().numpy()
     means = generator.choice(values, (4000, 200)).mean(1)
-    assert (asi.low, asi.high) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.005)
+    assert (asi.low, asi.high) == pytest.approx(
+        np.quantile(means, [0.025, 0.975]), abs=0.005
+    )
 
 
 def test_extremes() -> None:
-    assert metrics.average_sensitive_indifference(probabilities=[[0.5, 0.5]] * 3).value == 1
+    assert (
+        metrics.average_sensitive_indifference(probabilities=[[0.5, 0.5]] * 3).value
+        == 1
+    )
     assert metrics.average_target_confidence(probabilities=[[1, 0]] * 3).value == 1
     one = metrics.average_target_confidence(entropies=[0.25])
-    assert (one.value, one.low, one.high) == (0.75, 0, 1)  # one image says next to nothing
+    assert (one.value, one.low, one.high) == (
+        0.75,
+        0,
+        1,
+    )  # one image says next to nothing
     none = metrics.average_target_confidence(entropies=[])
     assert none.value is None
     assert none.reason == "no images"

@@ -28,9 +28,13 @@ def test_tables_and_sets_are_no_columns() -> None:
         lambda: metrics.harm_rate(answers, ["in"], ["label"]),
     ]
     for door in doors:
-        with pytest.raises(FairTTAError, match=r"should be one column .* frame\['label'\]"):
+        with pytest.raises(
+            FairTTAError, match=r"should be one column .* frame\['label'\]"
+        ):
             door()
-    with pytest.raises(FairTTAError, match="`y_true` should be a sequence, in the order"):
+    with pytest.raises(
+        FairTTAError, match="`y_true` should be a sequence, in the order"
+    ):
         metrics.accuracy({"cat", "dog"}, ["cat", "dog"])
     assert metrics.accuracy(labels["label"], answers["label"]).value == 0.5
 
@@ -38,7 +42,9 @@ def test_tables_and_sets_are_no_columns() -> None:
 def test_attributes_of_one_name_are_refused() -> None:
     for names in ([1, "1"], ["a", "a"]):
         sensitive = pd.DataFrame([["x", "y"]] * 80, columns=names)
-        with pytest.raises(FairTTAError, match="columns of `sensitive` should have distinct names"):
+        with pytest.raises(
+            FairTTAError, match="columns of `sensitive` should have distinct names"
+        ):
             audit(LABELS, ANSWERS, sensitive)
 
 

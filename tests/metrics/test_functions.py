@@ -61,7 +61,9 @@ def figures(clusters: Any) -> list[metrics.Estimate]:
         metrics.class_gaps(*case, clusters=clusters)["1"].true_positive_rate,
         metrics.harm_rate(alike, GROUP, ["0"], clusters=clusters)["1"],
         metrics.harm_rate_change(alike, TRUTH, GROUP, ["0"], clusters=clusters)["1"],
-        metrics.paired_difference(balanced, TRUTH, ANSWERS, TRUTH, GROUP, clusters=clusters),
+        metrics.paired_difference(
+            balanced, TRUTH, ANSWERS, TRUTH, GROUP, clusters=clusters
+        ),
     ]
 
 
@@ -80,9 +82,13 @@ def test_figures_by_group_and_changes_take_clusters_too() -> None:
 def test_few_clusters_are_refused() -> None:
     few = np.arange(N) % 9
     for name in definitions.METRICS:
-        with pytest.raises(FairTTAError, match="`clusters` should be 10 or more persons"):
+        with pytest.raises(
+            FairTTAError, match="`clusters` should be 10 or more persons"
+        ):
             by_function(name, clusters=few)
-    with pytest.raises(FairTTAError, match="`clusters` should be as long as `y_true`, 400"):
+    with pytest.raises(
+        FairTTAError, match="`clusters` should be as long as `y_true`, 400"
+    ):
         metrics.accuracy(TRUTH, ANSWERS, clusters=few[:9])
 
 
@@ -90,7 +96,9 @@ def test_a_metric_whose_images_are_resampled_takes_no_clusters() -> None:
     own = Metric("own", by_group, lambda rates: rates.mean(-1))
     case = own, TRUTH, ANSWERS, TRUTH, GROUP
     assert metrics.paired_difference(*case).low is not None
-    with pytest.raises(FairTTAError, match=r"`clusters` should be None .*\(got 'own'\)"):
+    with pytest.raises(
+        FairTTAError, match=r"`clusters` should be None .*\(got 'own'\)"
+    ):
         metrics.paired_difference(*case, clusters=PERSON)
 
 

@@ -42,7 +42,9 @@ def columns(classes: int, values: int) -> st.SearchStrategy[Case]:
         st.sampled_from(VALUES[:values]),
     )
     rows = st.lists(row, min_size=1, max_size=40).filter(
-        lambda some: {answer for _, answer, _ in some} <= {label for label, _, _ in some}
+        lambda some: (
+            {answer for _, answer, _ in some} <= {label for label, _, _ in some}
+        )
     )
     return rows.map(
         lambda some: tuple(map(list, zip(*some, strict=True)))  # type: ignore[arg-type,return-value]
@@ -134,19 +136,23 @@ def test_two_classes_equal_fairlearn(case: Case) -> None:
 def test_rates_equal_scikit_learn(case: Case) -> None:
     sklearn: Any = pytest.importorskip("sklearn.metrics")
     y_true, y_pred, sensitive = map(np.array, case)
-    assert metrics.accuracy(y_true, y_pred, targets=CLASSES).value == sklearn.accuracy_score(
-        y_true, y_pred
-    )
+    assert metrics.accuracy(
+        y_true, y_pred, targets=CLASSES
+    ).value == sklearn.accuracy_score(y_true, y_pred)
     table = metrics.group_rates(*case, targets=CLASSES, values=VALUES)
     for cell, rates in table.items():
         assert isinstance(cell, tuple)
         target, group = cell
         mask = sensitive == group
         if not mask.any():
-            assert all(r.value is None and r.n == 0 and r.reason for r in vars(rates).values())
+            assert all(
+                r.value is None and r.n == 0 and r.reason for r in vars(rates).values()
+            )
             continue
-        (true_negative, false_positive), (false_negative, true_positive) = sklearn.confusion_matrix(
-            y_true[mask] == target, y_pred[mask] == target, labels=[False, True]
+        (true_negative, false_positive), (false_negative, true_positive) = (
+            sklearn.confusion_matrix(
+                y_true[mask] == target, y_pred[mask] == target, labels=[False, True]
+            )
         )
         for figure, top, n in (
             (rates.true_positive_rate, true_positive, true_positive + false_negative),
@@ -154,7 +160,9 @@ def test_rates_equal_scikit_learn(case: Case) -> None:
             (rates.selection_rate, true_positive + false_positive, mask.sum()),
         ):
             assert figure.n == n
-            assert float(figure) == pytest.approx(top / n if n else math.nan, nan_ok=True)
+            assert float(figure) == pytest.approx(
+                top / n if n else math.nan, nan_ok=True
+            )
 
 
 def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() -> None:
@@ -228,8 +236,12 @@ def test_renaming_and_reordering_change_nothing(
 ) -> None:
     y_true, y_pred, sensitive = case
     renamed = [other[VALUES.index(s)] for s in sensitive]
-    expected = pytest.approx(everything(*case, targets=CLASSES, values=VALUES), nan_ok=True)
-    assert everything(y_true, y_pred, renamed, targets=classes, values=other) == expected
+    expected = pytest.approx(
+        everything(*case, targets=CLASSES, values=VALUES), nan_ok=True
+    )
+    assert (
+        everything(y_true, y_pred, renamed, targets=classes, values=other) == expected
+    )
     order = np.random.default_rng(0).permutation(len(y_true))
     shuffled = (np.array(column)[order] for column in case)
     assert everything(*shuffled, targets=CLASSES, values=VALUES) == expected
@@ -273,26 +285,41 @@ def test_gaps_of_classes_are_computed_once_for_all_classes(
 
     monkeypatch.setattr(Metric, "__call__", counted)
     names = [str(i) for i in range(80)]
-    rows = read_answer_table(names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None)
+    rows = read_answer_table(
+        names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None
+    )
     assert len(gaps_of_classes(rows, 0, None)) == 80
     assert len(asked) == len(set(asked)) == 3
 
 
 def test_gaps_of_classes_are_differences_of_rates() -> None:
     generator = np.random.default_rng(3)
-    case = [generator.choice(names, 600).tolist() for names in (CLASSES, CLASSES, VALUES)]
+    case = [
+        generator.choice(names, 600).tolist() for names in (CLASSES, CLASSES, VALUES)
+    ]
     rates = metrics.group_rates(*case)
     gaps = metrics.class_gaps(*case)
     for target in CLASSES:
         for kind in ("true_positive_rate", "false_positive_rate", "selection_rate"):
             some = [getattr(rates[(target, s)], kind).value for s in VALUES]
-            assert getattr(gaps[target], kind).value == pytest.approx(max(some) - min(some))
-    odds = [max(float(g.true_positive_rate), float(g.false_positive_rate)) for g in gaps.values()]
-    assert float(metrics.equalized_odds_difference(*case)) == pytest.approx(np.mean(odds))
+            assert getattr(gaps[target], kind).value == pytest.approx(
+                max(some) - min(some)
+            )
+    odds = [
+        max(float(g.true_positive_rate), float(g.false_positive_rate))
+        for g in gaps.values()
+    ]
+    assert float(metrics.equalized_odds_difference(*case)) == pytest.approx(
+        np.mean(odds)
+    )
     parity = [float(g.selection_rate) for g in gaps.values()]
-    assert float(metrics.demographic_parity_difference(*case)) == pytest.approx(np.mean(parity))
+    assert float(metrics.demographic_parity_difference(*case)) == pytest.approx(
+        np.mean(parity)
+    )
     opportunity = [float(g.true_positive_rate) for g in gaps.values()]
-    assert float(metrics.equal_opportunity_difference(*case)) == pytest.approx(np.mean(opportunity))
+    assert float(metrics.equal_opportunity_difference(*case)) == pytest.approx(
+        np.mean(opportunity)
+    )
 
 
 def test_several_attributes_make_intersections() -> None:
@@ -317,13 +344,29 @@ def test_all_kinds_of_columns_agree() -> None:
     pandas = pytest.importorskip("pandas")
     truth, answers, groups = [0, 1, 1, 0] * 30, [0, 1, 0, 0] * 30, [0, 0, 1, 1] * 30
     expected = metrics.equalized_odds_difference(truth, answers, groups)
-    kinds: list[Any] = [np.array, torch.tensor, tuple, pandas.Series, lambda c: map(np.int64, c)]
-    kinds += [lambda c: torch.tensor(c, dtype=torch.float16), lambda c: list(torch.tensor(c))]
+    kinds: list[Any] = [
+        np.array,
+        torch.tensor,
+        tuple,
+        pandas.Series,
+        lambda c: map(np.int64, c),
+    ]
+    kinds += [
+        lambda c: torch.tensor(c, dtype=torch.float16),
+        lambda c: list(torch.tensor(c)),
+    ]
     for kind in kinds:
-        same = metrics.equalized_odds_difference(kind(truth), kind(answers), kind(groups))
+        same = metrics.equalized_odds_difference(
+            kind(truth), kind(answers), kind(groups)
+        )
         assert same == expected
     frame = pandas.DataFrame({"a": groups, "b": truth})
-    assert list(metrics.group_accuracy(truth, answers, frame)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(metrics.group_accuracy(truth, answers, frame)) == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
 
 
 def test_a_gap_needs_two_groups() -> None:
@@ -343,11 +386,31 @@ def test_a_gap_needs_two_groups() -> None:
     ("arguments", "names", "message"),
     [
         (([], [], []), {}, "`y_true` should have at least one row (got none)."),
-        (("ab", ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
-        ((3, ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
-        ((np.array(3), ["a"], ["s"]), {}, "`y_true` should be a sequence with a value per image."),
-        (([["a"]], ["a"], ["s"]), {}, "`y_true` should have one dimension (row 0 is a list)."),
-        ((["a"], ["a", "b"], ["s"]), {}, "`y_pred` should be as long as `y_true`, 1 (got 2)."),
+        (
+            ("ab", ["a"], ["s"]),
+            {},
+            "`y_true` should be a sequence with a value per image.",
+        ),
+        (
+            (3, ["a"], ["s"]),
+            {},
+            "`y_true` should be a sequence with a value per image.",
+        ),
+        (
+            (np.array(3), ["a"], ["s"]),
+            {},
+            "`y_true` should be a sequence with a value per image.",
+        ),
+        (
+            ([["a"]], ["a"], ["s"]),
+            {},
+            "`y_true` should have one dimension (row 0 is a list).",
+        ),
+        (
+            (["a"], ["a", "b"], ["s"]),
+            {},
+            "`y_pred` should be as long as `y_true`, 1 (got 2).",
+        ),
         (
             (["a"], ["a"], {"sex": []}),
             {},
@@ -365,8 +428,16 @@ def test_a_gap_needs_two_groups() -> None:
             "`sensitive['sensitive']` should have no missing values (row 0): "
             "give them a name of their own, such as 'unknown'.",
         ),
-        ((["a"], ["a"], {}), {}, "`sensitive` should have at least one attribute (got {})."),
-        ((["a"], ["a"], {1: ["s"]}), {}, "attributes of `sensitive` should be strings (got 1)."),
+        (
+            (["a"], ["a"], {}),
+            {},
+            "`sensitive` should have at least one attribute (got {}).",
+        ),
+        (
+            (["a"], ["a"], {1: ["s"]}),
+            {},
+            "attributes of `sensitive` should be strings (got 1).",
+        ),
         (
             (["a"], ["b"], ["s"]),
             {"targets": ["a", "c"]},
@@ -402,7 +473,9 @@ def test_errors_say_what_to_do(arguments: Any, names: Any, message: str) -> None
 
 def test_a_reason_says_what_is_missing() -> None:
     of_one, halves = ["a"] * 80, ["x"] * 40 + ["y"] * 40
-    needs = "a gap needs two groups with images of one class, and two with images of others"
+    needs = (
+        "a gap needs two groups with images of one class, and two with images of others"
+    )
     assert metrics.equalized_odds_difference(of_one, of_one, halves).reason == needs
     mostly = ["a"] * 40 + ["a", "b"] * 20
     found = metrics.equalized_odds_difference(mostly, mostly, halves)
@@ -411,10 +484,14 @@ def test_a_reason_says_what_is_missing() -> None:
     apart = ["a"] * 40 + ["b"] * 40
     found = metrics.equal_opportunity_difference(apart, apart, halves)
     assert found.reason is not None
-    assert found.reason.startswith("a gap needs two groups with images of one class; left out")
+    assert found.reason.startswith(
+        "a gap needs two groups with images of one class; left out"
+    )
 
 
-@pytest.mark.parametrize(("truth", "said"), [([1, 0], ["1", "0"]), (["1", "0"], [1.0, 0.0])])
+@pytest.mark.parametrize(
+    ("truth", "said"), [([1, 0], ["1", "0"]), (["1", "0"], [1.0, 0.0])]
+)
 def test_labels_that_cannot_meet_are_an_error(truth: Any, said: Any) -> None:
     with pytest.raises(FairTTAError) as error:
         metrics.accuracy(truth, said)
@@ -441,13 +518,18 @@ def test_a_metric_and_its_interval_are_asked_for_by_type() -> None:
     with pytest.raises(FairTTAError) as error:
         metrics.paired_difference(metrics.definitions.ACCURACY, *case, interval=None)  # type: ignore[arg-type]
     assert (
-        str(error.value) == "`interval` should be a Bootstrap or a level such as 0.95 (got None)."
+        str(error.value)
+        == "`interval` should be a Bootstrap or a level such as 0.95 (got None)."
     )
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
-    truth, answers, values = ["a", "b"] * 30, ["a", "b", "b"] * 20, ["x"] * 30 + ["y"] * 30
+    truth, answers, values = (
+        ["a", "b"] * 30,
+        ["a", "b", "b"] * 20,
+        ["x"] * 30 + ["y"] * 30,
+    )
     sure, beliefs = [0.5] * 60, [[0.9, 0.1], [0.2, 0.8]] * 30
     case = truth, answers, values
     measures: list[Callable[..., Any]] = [
@@ -471,14 +553,18 @@ def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
     for measure in measures:
         assert measure(interval=0.9) == measure(interval=Bootstrap(level=0.9)), measure
         assert measure(interval=0.9) != measure(interval=0.99), measure
-        with pytest.raises(FairTTAError, match="`interval` should be a Bootstrap or a level"):
+        with pytest.raises(
+            FairTTAError, match="`interval` should be a Bootstrap or a level"
+        ):
             measure(interval="0.9")
         with pytest.raises(FairTTAError, match="`level` should lie between 0 and 1"):
             measure(interval=2)
     for measure in measures[:-1]:
         figure = measure(interval=None)
         while not isinstance(figure, Estimate):
-            figure = next(iter((figure if isinstance(figure, dict) else vars(figure)).values()))
+            figure = next(
+                iter((figure if isinstance(figure, dict) else vars(figure)).values())
+            )
         assert figure.low is None, measure
 
 
@@ -493,7 +579,8 @@ def test_a_string_is_not_a_choice() -> None:
         with pytest.raises(FairTTAError) as error:
             metric(["a"], ["a"], ["s"], over="s")  # type: ignore[arg-type]
         assert (
-            str(error.value) == "`over` should be 'target and sensitive' or 'sensitive' (got 's')."
+            str(error.value)
+            == "`over` should be 'target and sensitive' or 'sensitive' (got 's')."
         )
 
 

@@ -27,7 +27,9 @@ ROWS = st.lists(
 
 @given(ROWS)
 @settings(max_examples=40, deadline=None)
-def test_rates_are_counts_and_intervals_scipys(rows: list[tuple[str, str, str]]) -> None:
+def test_rates_are_counts_and_intervals_scipys(
+    rows: list[tuple[str, str, str]],
+) -> None:
     found = harm_rate(
         [r[0] for r in rows], [r[2] for r in rows], {"a", "b"}, values=["x", "y", "z"]
     )
@@ -42,7 +44,9 @@ def test_rates_are_counts_and_intervals_scipys(rows: list[tuple[str, str, str]])
         bad = sum(r[0] in "ab" for r in group)
         assert figure.value == bad / len(group)
         ends = stats.binomtest(bad, len(group)).proportion_ci(0.95, "wilson")
-        assert (figure.low, figure.high) == pytest.approx((ends.low, ends.high), abs=1e-9)
+        assert (figure.low, figure.high) == pytest.approx(
+            (ends.low, ends.high), abs=1e-9
+        )
 
 
 @given(ROWS)
@@ -52,7 +56,9 @@ def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> N
     change = harm_rate_change(before, after, group, ["a"])
     first, second = harm_rate(before, group, ["a"]), harm_rate(after, group, ["a"])
     for name, figure in change.items():
-        assert float(figure) == pytest.approx(float(second[name]) - float(first[name]), abs=1e-12)
+        assert float(figure) == pytest.approx(
+            float(second[name]) - float(first[name]), abs=1e-12
+        )
         some = [(r[0] == "a", r[1] == "a") for r in rows if r[2] == name]
         gone, come = some.count((True, False)), some.count((False, True))
         loss, gain, images = np.array([gone, come, len(some)], float)

@@ -32,7 +32,9 @@ def holm(p_values: list[float], error: float) -> list[float]:
 @given(st.lists(st.floats(0, 0.2), max_size=9), st.sampled_from([0.01, 0.05, 0.2]))
 def test_marks_are_those_of_the_textbook(p_values: list[float], error: float) -> None:
     errors = holm(p_values, error)
-    assert {i for i, p in enumerate(p_values) if p <= errors[i]} == rejected(p_values, error)
+    assert {i for i, p in enumerate(p_values) if p <= errors[i]} == rejected(
+        p_values, error
+    )
     assert all(error / len(p_values) <= e <= error for e in errors)
 
 

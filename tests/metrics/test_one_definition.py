@@ -72,7 +72,9 @@ assert "Accuracy of the group that fares best." in html(both)
 def test_a_new_metric_is_one_definition(tmp_path: Path) -> None:
     """In a copy of the package, in which nothing else is edited."""
     package = tmp_path / "fair_tta"
-    shutil.copytree(ROOT / "src" / "fair_tta", package, ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copytree(
+        ROOT / "src" / "fair_tta", package, ignore=shutil.ignore_patterns("*.pyc")
+    )
     file = package / "metrics" / "definitions.py"
     others, end, rest = file.read_text("utf-8").partition("\n_DEFINED = ")
     file.write_text(others + NEW_DEFINITION + end + rest, "utf-8")
@@ -121,7 +123,9 @@ def test_a_function_is_that_of_its_definition(name: str) -> None:
     assert parameters["interval"].default == 0.95
     assert {"interval", "clusters"} <= parameters.keys()
     definition = METRICS.get(name)
-    if definition is not None:  # the line that type checkers read has the right template
+    if (
+        definition is not None
+    ):  # the line that type checkers read has the right template
         expected = inspect.signature(_functions.template_of(definition)).parameters
         assert [*parameters] == [*expected][1:]
 

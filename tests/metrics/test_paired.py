@@ -40,7 +40,9 @@ EXACT = (definitions.ACCURACY, definitions.BALANCED_ACCURACY, definitions.TYPICA
 """Intervals in closed form."""
 
 
-def changes(rows: AnswerTable, before: int, after: int, how: Bootstrap) -> list[Estimate]:
+def changes(
+    rows: AnswerTable, before: int, after: int, how: Bootstrap
+) -> list[Estimate]:
     return [metric.difference(rows, before, after, how) for metric in ALL]
 
 
@@ -64,21 +66,32 @@ def by_hand(rows: AnswerTable, error: float = 0.025) -> dict[str, tuple[float, f
     n: dict[tuple[int, int], int] = {}
     mean, noise = {}, {}
     for g, c in product(range(len(rows.groups)), range(2)):
-        here = [i for i in range(len(rows.truth)) if (rows.group[i], rows.truth[i]) == (g, c)]
+        here = [
+            i
+            for i in range(len(rows.truth))
+            if (rows.group[i], rows.truth[i]) == (g, c)
+        ]
         if here:
             right = [[float(rows.answers[run][i] == c) for run in (0, 1)] for i in here]
             x = np.array([*right, [1.0, 0.0], [0.0, 1.0]])
             n[g, c], mean[g, c] = len(here), x.mean(0)
             covariance = (x.T @ x / len(x) - np.outer(x.mean(0), x.mean(0))) / len(x)
-            some = generator.multivariate_normal([0, 0], covariance, 10_000, method="eigh")
+            some = generator.multivariate_normal(
+                [0, 0], covariance, 10_000, method="eigh"
+            )
             noise[g, c] = np.concatenate([some, -some])
     total = sum(n.values())
     cells = list(n)
 
-    def overall(of: dict[tuple[int, int], Any], groups: dict[int, Any] | None = None) -> Any:
+    def overall(
+        of: dict[tuple[int, int], Any], groups: dict[int, Any] | None = None
+    ) -> Any:
         if groups is None:
             return sum(of[cell] * n[cell] for cell in cells) / total
-        return sum(groups[g] * sum(n[c] for c in cells if c[0] == g) for g in groups) / total
+        return (
+            sum(groups[g] * sum(n[c] for c in cells if c[0] == g) for g in groups)
+            / total
+        )
 
     smoothed = {}  # a group has its two images once
     for g in {g for g, _ in cells}:
@@ -102,7 +115,12 @@ def by_hand(rows: AnswerTable, error: float = 0.025) -> dict[str, tuple[float, f
         top = int(np.argmax(first))
         reach = NormalDist().inv_cdf(1 - 0.1 * error / (len(t) - 1))
         slack = [
-            max(0.0, first[top] - first[i] - reach * np.std(z[top][:, before] - z[i][:, before]))
+            max(
+                0.0,
+                first[top]
+                - first[i]
+                - reach * np.std(z[top][:, before] - z[i][:, before]),
+            )
             for i in range(len(t))
         ]
         largest = np.max([z[i][:, before] - slack[i] for i in range(len(t))], 0)
@@ -131,7 +149,9 @@ def test_against_the_formulas(seed: int) -> None:
         metric = next(metric for metric in ALL if metric.name == name)
         figure = metric.difference(rows, 0, 1, Bootstrap())
         expected = min(low, float(figure)), max(high, float(figure))
-        assert (figure.low, figure.high) == pytest.approx(expected, abs=0.06 * (high - low)), name
+        assert (figure.low, figure.high) == pytest.approx(
+            expected, abs=0.06 * (high - low)
+        ), name
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -139,13 +159,18 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     """Wider than each by itself, at most as wide as by Bonferroni."""
     rows = drawn(seed, n=600)
     generator = np.random.default_rng(seed)
-    others = [np.where(generator.random(600) < 0.1, rows.truth, rows.answers[0]) for _ in range(3)]
+    others = [
+        np.where(generator.random(600) < 0.1, rows.truth, rows.answers[0])
+        for _ in range(3)
+    ]
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
         if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
             together = metric.change.together(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
-                alone, strict = (metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4))
+                alone, strict = (
+                    metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4)
+                )
                 room = 0.1 * (alone[1] - alone[0])  # other draws
                 assert low <= alone[0] + room
                 assert high >= alone[1] - room
@@ -189,7 +214,9 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
         assert one.high is not None
         assert -1 <= one.low <= one.value + 1e-12
         assert one.value - 1e-12 <= one.high <= 1
-        if not (metric in (definitions.BIAS, definitions.BIAS_S) and one_group(rows, metric)):
+        if not (
+            metric in (definitions.BIAS, definitions.BIAS_S) and one_group(rows, metric)
+        ):
             assert one.high - one.low > 1e-6, metric.name
         # up to other draws
         room = 1e-9 if metric in EXACT else 1e-9 + 0.15 * (one.high - one.low)
@@ -199,7 +226,9 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
 
 @settings(max_examples=40)
 @given(audits(), st.randoms(use_true_random=False))
-def test_names_and_order_of_groups_do_not_matter(rows: AnswerTable, shuffle: Any) -> None:
+def test_names_and_order_of_groups_do_not_matter(
+    rows: AnswerTable, shuffle: Any
+) -> None:
     groups, classes = len(rows.groups), len(rows.targets)
     new_group, new_class = list(range(groups)), list(range(classes))
     shuffle.shuffle(new_group)
@@ -253,9 +282,15 @@ def test_a_gap_that_closes_is_seen() -> None:
     after[0, 100:700] = 1
     truth = np.repeat([[0], [1], [0], [1]], 1000, axis=1)
     group = np.repeat([0, 0, 1, 1], 1000)
-    answers = [np.where(right == 1, truth, 1 - truth).ravel() for right in (before, after)]
-    rows = AnswerTable((0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1]))
-    found = {m.name: f for m, f in zip(ALL, changes(rows, 0, 1, Bootstrap()), strict=True)}
+    answers = [
+        np.where(right == 1, truth, 1 - truth).ravel() for right in (before, after)
+    ]
+    rows = AnswerTable(
+        (0, 1), {"group": (0, 1)}, truth.ravel(), group, (answers[0], answers[1])
+    )
+    found = {
+        m.name: f for m, f in zip(ALL, changes(rows, 0, 1, Bootstrap()), strict=True)
+    }
     for name in ("worst_group_accuracy", "worst_group_accuracy_s"):
         assert (found[name].low or 0) > 0.2
     for name in ("bias", "bias_s", "equalized_odds_difference", "equal_opportunity_difference",
@@ -278,7 +313,9 @@ def test_means_hold_on_few_images(n: int, shape: tuple[float, float]) -> None:
     for _ in range(1000):
         values = generator.beta(*shape, n)
         change = values * generator.choice([-1.0, 1.0], n, p=[0.2, 0.8])
-        for i, figure in enumerate((mean(values, 0.95), mean(change, 0.95, least=-1.0))):
+        for i, figure in enumerate(
+            (mean(values, 0.95), mean(change, 0.95, least=-1.0))
+        ):
             assert figure.low is not None
             assert figure.high is not None
             held[i] += figure.low <= (truth, 0.6 * truth)[i] <= figure.high

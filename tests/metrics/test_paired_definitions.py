@@ -90,7 +90,9 @@ def test_an_error_that_shrinks_is_seen() -> None:
     runs = Scores(confidence=np.minimum(1.0, sure + 0.25)), Scores(confidence=sure)
     groups = ["a", "b"] * 500
     error = metrics.definitions.EXPECTED_CALIBRATION_ERROR
-    change = metrics.paired_difference(error, truth.tolist(), answers, answers, groups, scores=runs)
+    change = metrics.paired_difference(
+        error, truth.tolist(), answers, answers, groups, scores=runs
+    )
     assert change.low is not None
     assert change.high is not None
     assert change.low < -0.24 < change.high < -0.15

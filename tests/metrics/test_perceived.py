@@ -29,7 +29,9 @@ Case = tuple[Ints, Floats, Floats]
 @st.composite
 def cases(draw: st.DrawFn, certain: bool = False) -> Case:
     """Answers, q and w of a few images; beliefs may be certain or nearly so."""
-    n, classes, values = (draw(st.integers(*ends)) for ends in ((1, 25), (2, 4), (2, 4)))
+    n, classes, values = (
+        draw(st.integers(*ends)) for ends in ((1, 25), (2, 4), (2, 4))
+    )
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     sharp = draw(st.sampled_from([0.0, 1.0, 10.0, 200.0]))
 
@@ -47,7 +49,9 @@ def softmax(logits: Floats) -> Floats:
     return whole
 
 
-def loops(answers: Ints, q: Floats, w: Floats) -> tuple[list[list[float]], list[list[float]]]:
+def loops(
+    answers: Ints, q: Floats, w: Floats
+) -> tuple[list[list[float]], list[list[float]]]:
     """The formulas of the rates, written out."""
     tables: tuple[list[list[float]], list[list[float]]] = [], []
     for s in range(w.shape[1]):
@@ -105,7 +109,11 @@ def test_order_and_names_do_not_matter(case: Case, random: Any) -> None:
     classes, values, images = (
         random.sample(range(k), k) for k in (q.shape[1], w.shape[1], len(answers))
     )
-    moved = np.argsort(classes)[answers][images], q[images][:, classes], w[images][:, values]
+    moved = (
+        np.argsort(classes)[answers][images],
+        q[images][:, classes],
+        w[images][:, values],
+    )
     once, again = (pseudo_equalized_odds_difference(*of) for of in (case, moved))
     assert again == pytest.approx(once, abs=1e-9, nan_ok=True)
     logits = np.log(np.maximum(q, 1e-30))
@@ -115,7 +123,10 @@ def test_order_and_names_do_not_matter(case: Case, random: Any) -> None:
 
 
 def test_what_is_indifferent_to_the_attribute_has_no_gap() -> None:
-    answers, q = np.arange(40) % 2, softmax(np.random.default_rng(0).normal(size=(40, 2)))
+    answers, q = (
+        np.arange(40) % 2,
+        softmax(np.random.default_rng(0).normal(size=(40, 2))),
+    )
     assert pseudo_equalized_odds_difference(answers, q, np.full((40, 3), 1 / 3)) < 1e-12
 
 
@@ -139,7 +150,9 @@ def test_intervals_hold_their_value_and_depend_on_the_seed_alone(case: Case) -> 
         assert figure.low is not None
         assert figure.high is not None
         assert figure.low <= float(figure) <= figure.high
-    assert found.changes[1].value == 0  # nothing changed on these images, but it might on others
+    assert (
+        found.changes[1].value == 0
+    )  # nothing changed on these images, but it might on others
     assert found.changes[1].low < 0 < found.changes[1].high  # type: ignore[operator]
 
 
@@ -179,7 +192,8 @@ def test_intervals_agree_with_resampled_rows_and_narrow_with_n() -> None:
     for _ in range(500):
         some = generator.integers(0, 2000, 2000)
         first, then = (
-            pseudo_equalized_odds_difference(a[some], q[some], w[some]) for a in (before, after)
+            pseudo_equalized_odds_difference(a[some], q[some], w[some])
+            for a in (before, after)
         )
         values.append(then - first)
     change = found.changes[0]
@@ -201,7 +215,9 @@ def test_r_squared_by_hand(case: Case) -> None:
         assert math.isnan(value)
         return
     spread = np.linalg.svd(w - w.mean(0), compute_uv=False)
-    assume(not ((spread > 1e-12) & (spread < 1e-4)).any())  # between something and nothing
+    assume(
+        not ((spread > 1e-12) & (spread < 1e-4)).any()
+    )  # between something and nothing
     x = np.column_stack([np.ones(len(w)), w])
     rest = total = 0.0
     for y in range(u.shape[1]):
@@ -218,7 +234,9 @@ def test_r_squared_of_what_is_and_is_not_the_attribute() -> None:
     assert r_squared(w @ generator.normal(size=(3, 4)) + 7, w) == pytest.approx(1)
     assert r_squared(generator.normal(size=(3000, 4)), w) < 0.01
     assert math.isnan(r_squared(np.zeros((3000, 4)), w))
-    rounded = w.astype(np.float32).astype(np.float64)  # its sums are noise and explain nothing
+    rounded = w.astype(np.float32).astype(
+        np.float64
+    )  # its sums are noise and explain nothing
     few = generator.normal(size=(8, 2))
     exact = r_squared(few, w[:8])
     assert r_squared(few, rounded[:8]) == pytest.approx(exact, abs=1e-4)
@@ -232,16 +250,27 @@ def test_associations_by_hand(values: int, classes: int, seed: int) -> None:
     table = metrics.prompt_associations(z, t, 30.0)
     for s in range(values):
         for y in range(classes):
-            a = [z[s][k] - sum(z[j][k] for j in range(values)) / values for k in range(6)]
-            b = [t[y][k] - sum(t[j][k] for j in range(classes)) / classes for k in range(6)]
+            a = [
+                z[s][k] - sum(z[j][k] for j in range(values)) / values for k in range(6)
+            ]
+            b = [
+                t[y][k] - sum(t[j][k] for j in range(classes)) / classes
+                for k in range(6)
+            ]
             expected = 30 * sum(x * y for x, y in zip(a, b, strict=True))
             assert table[s, y] == pytest.approx(expected, abs=1e-9)
     assert table.sum(0) == pytest.approx(np.zeros(classes), abs=1e-9)
-    np.testing.assert_allclose(metrics.prompt_associations(z[::-1], t, 30.0), table[::-1])
+    np.testing.assert_allclose(
+        metrics.prompt_associations(z[::-1], t, 30.0), table[::-1]
+    )
 
 
 def test_tensors_are_taken_too() -> None:
-    answers, q, w = torch.tensor([0, 1, 1]), torch.rand(3, 2).softmax(1), torch.eye(2)[[0, 1, 0]]
+    answers, q, w = (
+        torch.tensor([0, 1, 1]),
+        torch.rand(3, 2).softmax(1),
+        torch.eye(2)[[0, 1, 0]],
+    )
     found = pseudo_equalized_odds_difference(answers, q, w)
     again = pseudo_equalized_odds_difference(answers.numpy(), q.numpy(), w.numpy())
     assert found == pytest.approx(again, abs=1e-6)

@@ -58,7 +58,9 @@ def test_collapse_distance_equals_the_search_over_all_sets(p: Tensor) -> None:
     lead, values = int(p.argmax()), p.tolist()
     others = [i for i in range(len(p)) if i != lead]
     best = 0.0
-    for omega in chain.from_iterable(combinations(others, m) for m in range(len(others) + 1)):
+    for omega in chain.from_iterable(
+        combinations(others, m) for m in range(len(others) + 1)
+    ):
         share = 1 / (1 + len(omega))
         best = max(
             best,
@@ -110,7 +112,9 @@ def softmax_of(t: Tensor, slopes: Tensor, offsets: Tensor) -> Tensor:
     return (slopes @ t + offsets).softmax(-1)
 
 
-def drawn_step(seed: int, classes: int, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def drawn_step(
+    seed: int, classes: int, count: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Parameters, slopes, offsets, and the gradient of some loss."""
     generator = torch.Generator().manual_seed(seed)
     shapes = (count,), (classes, count), (classes,), (count,)
@@ -124,7 +128,9 @@ steps = st.tuples(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 8))
 
 
 @given(steps)
-def test_a_short_step_goes_as_far_as_the_formula_says(case: tuple[int, int, int]) -> None:
+def test_a_short_step_goes_as_far_as_the_formula_says(
+    case: tuple[int, int, int],
+) -> None:
     """The error is of second order: a hundredth of the rate, a ten thousandth of the error."""
     t, slopes, offsets, g = drawn_step(*case)
     p = softmax_of(t, slopes, offsets)
@@ -147,9 +153,13 @@ def test_the_formula_of_the_paper_literally(
     gradients = torch.func.jacrev(softmax_of)(t, slopes, offsets)
     rate, total = 0.01, 0.0
     for i in range(len(p)):
-        inner = sensitive * sum(float(a * b) for a, b in zip(other, gradients[i], strict=True))
+        inner = sensitive * sum(
+            float(a * b) for a, b in zip(other, gradients[i], strict=True)
+        )
         for j in range(len(p)):
-            product = sum(float(a * b) for a, b in zip(gradients[j], gradients[i], strict=True))
+            product = sum(
+                float(a * b) for a, b in zip(gradients[j], gradients[i], strict=True)
+            )
             inner -= target * (1 + math.log(float(p[j]))) * product
         total += abs(inner)
 
@@ -163,11 +173,15 @@ def test_the_formula_of_the_paper_literally(
 
 
 @given(steps, st.floats(-5, 5))
-def test_a_step_is_linear_in_rate_and_gradient(case: tuple[int, int, int], factor: float) -> None:
+def test_a_step_is_linear_in_rate_and_gradient(
+    case: tuple[int, int, int], factor: float
+) -> None:
     t, slopes, offsets, g = drawn_step(*case)
     gradients = torch.func.jacrev(softmax_of)(t, slopes, offsets)
     plain = float(step_distance(gradients, g, 0.1))
-    assert float(step_distance(gradients, factor * g, 0.1)) == pytest.approx(abs(factor) * plain)
+    assert float(step_distance(gradients, factor * g, 0.1)) == pytest.approx(
+        abs(factor) * plain
+    )
     assert float(step_distance(gradients, g, 0.7)) == pytest.approx(7 * plain)
     assert plain <= float(0.1 * gradients.norm(dim=-1).sum() * g.norm() / 2) + 1e-12
     order = torch.randperm(len(gradients))
@@ -182,8 +196,13 @@ def test_steps_across_all_gradients_or_of_none_go_nowhere() -> None:
 
 def test_batches_of_steps() -> None:
     generator = torch.Generator().manual_seed(0)
-    gradients, g = torch.rand(3, 4, 5, generator=generator), torch.rand(3, 5, generator=generator)
+    gradients, g = (
+        torch.rand(3, 4, 5, generator=generator),
+        torch.rand(3, 5, generator=generator),
+    )
     rates = torch.rand(3, generator=generator)
     found = step_distance(gradients, g, rates)
     assert found.shape == (3,)
-    torch.testing.assert_close(found[1], step_distance(gradients[1], g[1], float(rates[1])))
+    torch.testing.assert_close(
+        found[1], step_distance(gradients[1], g[1], float(rates[1]))
+    )

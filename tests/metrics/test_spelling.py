@@ -31,7 +31,9 @@ def test_two_spellings_of_one_name(name: str, other: str) -> None:
     assert escaped(name) != escaped(other)
 
 
-@pytest.mark.parametrize(("name", "other"), [("-1", "1"), ("US", "UK"), ("a b", "ab"), ("i", "l")])
+@pytest.mark.parametrize(
+    ("name", "other"), [("-1", "1"), ("US", "UK"), ("a b", "ab"), ("i", "l")]
+)
 def test_different_names(name: str, other: str) -> None:
     assert folded(name) != folded(other)
 
@@ -56,7 +58,9 @@ TWINS = [
 
 
 @pytest.mark.parametrize("twins", TWINS)
-def test_twins_are_an_error_at_every_door_that_names_both(twins: tuple[str, str]) -> None:
+def test_twins_are_an_error_at_every_door_that_names_both(
+    twins: tuple[str, str],
+) -> None:
     truth, answers = ["cat", "dog"] * 40, ["cat", "cat"] * 40
     group = [*twins] * 40
     stream = metrics.MetricStream()
@@ -76,14 +80,19 @@ def test_twins_are_an_error_at_every_door_that_names_both(twins: tuple[str, str]
     assert unseen_twins([*twins, "other"]) == [[*twins]]
     assert escaped(twins[0]) != escaped(twins[1])
     for door in doors:
-        with pytest.raises(FairTTAError, match="should differ in what can be seen") as refused:
+        with pytest.raises(
+            FairTTAError, match="should differ in what can be seen"
+        ) as refused:
             door()
         assert all(f"'{escaped(name)}'" in str(refused.value) for name in twins)
 
 
 def test_names_that_differ_visibly_are_two_groups() -> None:
     assert unseen_twins(["man", "Man", "men", "ma n"]) == []
-    assert unseen_twins(["\u0e01", "\u0e01\u0e34", "\ud55c\uae00", "\u2764", "\u2605"]) == []
+    assert (
+        unseen_twins(["\u0e01", "\u0e01\u0e34", "\ud55c\uae00", "\u2764", "\u2605"])
+        == []
+    )
 
 
 @pytest.mark.parametrize("twins", [(1, "1"), (True, "True"), (1.0, "1.0")])
@@ -114,9 +123,13 @@ def test_a_number_and_its_text_are_not_two_names(twins: tuple[object, str]) -> N
 def test_clusters_that_look_alike_are_refused(twins: tuple[str, str]) -> None:
     persons = [*twins, *(f"person {i // 2}" for i in range(78))]
     truth = ["cat", "dog"] * 40
-    with pytest.raises(FairTTAError, match="names of clusters should differ in what can be seen"):
+    with pytest.raises(
+        FairTTAError, match="names of clusters should differ in what can be seen"
+    ):
         metrics.accuracy(truth, truth, clusters=persons)
-    with pytest.raises(FairTTAError, match="names of clusters should differ in what can be seen"):
+    with pytest.raises(
+        FairTTAError, match="names of clusters should differ in what can be seen"
+    ):
         audit(truth, truth, truth, clusters=persons)
 
 
@@ -137,5 +150,7 @@ def test_clusters_that_look_alike_are_refused(twins: tuple[str, str]) -> None:
         (["-1", "1"], ["1", "0"], {"1": "1"}),
     ],
 )
-def test_likely_labels(answers: list[str], labels: list[str], meant: dict[str, str]) -> None:
+def test_likely_labels(
+    answers: list[str], labels: list[str], meant: dict[str, str]
+) -> None:
     assert likely_labels(answers, labels) == meant

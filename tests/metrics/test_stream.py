@@ -23,7 +23,9 @@ from fair_tta.metrics import Estimate, MetricStream
 Row = tuple[str, str, str]
 CLASSES, VALUES = ("bird", "cat", "dog"), ("man", "other", "woman")
 ROWS = st.lists(
-    st.tuples(*map(st.sampled_from, (CLASSES, CLASSES, VALUES))), min_size=1, max_size=60
+    st.tuples(*map(st.sampled_from, (CLASSES, CLASSES, VALUES))),
+    min_size=1,
+    max_size=60,
 )
 
 
@@ -34,14 +36,22 @@ def _small_groups_are_fine() -> Iterator[None]:
         yield
 
 
-def one_shot(y_true: Any, y_pred: Any, sensitive: Any, **names: Any) -> dict[str, Estimate]:
+def one_shot(
+    y_true: Any, y_pred: Any, sensitive: Any, **names: Any
+) -> dict[str, Estimate]:
     """The functions, each by itself."""
     every = y_true, y_pred, sensitive
     names = {"interval": 0.95, **names}
     found = {
         name: getattr(metrics, name)(*every, **names)
         for name in (
-            *("accuracy", "balanced_accuracy", "worst_group_accuracy", "bias", "typical_gap"),
+            *(
+                "accuracy",
+                "balanced_accuracy",
+                "worst_group_accuracy",
+                "bias",
+                "typical_gap",
+            ),
             *("equalized_odds_difference", "equal_opportunity_difference"),
             "demographic_parity_difference",
         )
@@ -60,7 +70,9 @@ def same(found: dict[str, Estimate], wanted: dict[str, Estimate]) -> None:
         assert float(one) == pytest.approx(float(other), abs=1e-12, nan_ok=True), name
         assert (one.low is None) == (other.low is None), name
         if one.low is not None:
-            assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-9), name
+            assert (one.low, one.high) == pytest.approx(
+                (other.low, other.high), abs=1e-9
+            ), name
 
 
 def columns(rows: list[Row]) -> tuple[tuple[str, ...], ...]:
@@ -69,9 +81,13 @@ def columns(rows: list[Row]) -> tuple[tuple[str, ...], ...]:
 
 @settings(max_examples=25, deadline=None)
 @given(ROWS, st.data())
-def test_any_split_and_any_merge_give_the_same(rows: list[Row], data: st.DataObject) -> None:
+def test_any_split_and_any_merge_give_the_same(
+    rows: list[Row], data: st.DataObject
+) -> None:
     """Some batches are empty, most lack classes and groups; workers send pickles or JSON."""
-    places = data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows)))
+    places = data.draw(
+        st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))
+    )
     workers = [MetricStream(targets=CLASSES) for _ in range(4)]
     for worker, stream in enumerate(workers):
         mine = [row for row, place in zip(rows, places, strict=True) if place == worker]
@@ -81,14 +97,19 @@ def test_any_split_and_any_merge_give_the_same(rows: list[Row], data: st.DataObj
     first, *others = data.draw(st.permutations(workers))
     sent = MetricStream(targets=CLASSES)
     sent.load_state_dict(json.loads(json.dumps(others[0].state_dict())))
-    together = first.merge(sent, *(pickle.loads(pickle.dumps(other)) for other in others[1:]))
+    together = first.merge(
+        sent, *(pickle.loads(pickle.dumps(other)) for other in others[1:])
+    )
     same(together.compute(), one_shot(*columns(rows), targets=CLASSES))
 
 
 @settings(max_examples=10, deadline=None)
 @given(ROWS)
 def test_names_that_may_not_occur(rows: list[Row]) -> None:
-    names: dict[str, Any] = {"targets": [*CLASSES, "fish"], "values": [*VALUES, "unknown"]}
+    names: dict[str, Any] = {
+        "targets": [*CLASSES, "fish"],
+        "values": [*VALUES, "unknown"],
+    }
     stream = MetricStream(**names)
     for start in range(0, len(rows), 7):
         stream.update(*columns(rows[start : start + 7]))
@@ -97,8 +118,14 @@ def test_names_that_may_not_occur(rows: list[Row]) -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.tuples(*[st.integers(0, 1)] * 2, st.integers(0, 2)), min_size=1, max_size=60))
-def test_two_classes_equal_fairlearn_and_a_count_by_hand(rows: list[tuple[int, ...]]) -> None:
+@given(
+    st.lists(
+        st.tuples(*[st.integers(0, 1)] * 2, st.integers(0, 2)), min_size=1, max_size=60
+    )
+)
+def test_two_classes_equal_fairlearn_and_a_count_by_hand(
+    rows: list[tuple[int, ...]],
+) -> None:
     fairlearn: Any = pytest.importorskip("fairlearn.metrics")
     y_true, y_pred, group = (np.array(column) for column in zip(*rows, strict=True))
     stream = MetricStream(interval=None, targets=[0, 1])
@@ -116,9 +143,13 @@ def test_two_classes_equal_fairlearn_and_a_count_by_hand(rows: list[tuple[int, .
     present = set(group.tolist())
     if len(present) < 2 or len(by_cell) < 2 * len(present):
         return  # fairlearn takes 0 for rates that do not exist
-    theirs = fairlearn.equalized_odds_difference(y_true, y_pred, sensitive_features=group)
+    theirs = fairlearn.equalized_odds_difference(
+        y_true, y_pred, sensitive_features=group
+    )
     assert found["equalized_odds_difference"].value == pytest.approx(theirs)
-    theirs = fairlearn.demographic_parity_difference(y_true, y_pred, sensitive_features=group)
+    theirs = fairlearn.demographic_parity_difference(
+        y_true, y_pred, sensitive_features=group
+    )
     assert found["demographic_parity_difference"].value == pytest.approx(theirs)
 
 
@@ -127,7 +158,9 @@ def test_a_group_that_a_batch_lacks_is_not_relabelled() -> None:
     stream = MetricStream()
     stream.update([0, 1, 0, 1], [0, 1, 1, 1], [1, 1, 2, 2])
     stream.update([0, 1], [0, 0], [0, 0])
-    rows = [*zip([0, 1, 0, 1, 0, 1], [0, 1, 1, 1, 0, 0], [1, 1, 2, 2, 0, 0], strict=True)]
+    rows = [
+        *zip([0, 1, 0, 1, 0, 1], [0, 1, 1, 1, 0, 0], [1, 1, 2, 2, 0, 0], strict=True)
+    ]
     assert stream.state_dict()["counts"] == [[*row, 1] for row in rows]
 
 
@@ -145,7 +178,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "series", "categories", "nullable", "objects"])
+@pytest.mark.parametrize(
+    "kind", [*KINDS, "series", "categories", "nullable", "objects"]
+)
 def test_columns_of_any_kind(kind: str) -> None:
     pandas = pytest.importorskip("pandas")
     more = {
@@ -163,7 +198,11 @@ def test_columns_of_any_kind(kind: str) -> None:
 
 
 def test_several_attributes_and_reset() -> None:
-    rows = [0, 1, 1, 0] * 20, [0, 1, 0, 0] * 20, {"a": [0, 0, 1, 1] * 20, "b": ["x", "y"] * 40}
+    rows = (
+        [0, 1, 1, 0] * 20,
+        [0, 1, 0, 0] * 20,
+        {"a": [0, 0, 1, 1] * 20, "b": ["x", "y"] * 40},
+    )
     stream = MetricStream(interval=0.9)
     stream.update([1], [1], [0])
     stream.reset()
@@ -179,10 +218,22 @@ def test_errors_leave_the_state_as_it_was() -> None:
     stream.update(["cat", "dog"], ["cat", "cat"], {"place": ["in", "out"]})
     before = stream.state_dict()
     for wrong, text in (
-        ((["cat"], ["cow"], {"place": ["in"]}), "`y_pred` holds 'cow', which is not in `targets`"),
-        ((["cat"], ["cat"], ["in"]), r"attributes \['place'\], as before \(got \['sensitive'\]\)"),
-        ((["cat"], ["cat", "dog"], {"place": ["in"]}), "`y_pred` should be as long as `y_true`"),
-        ((["cat"], [None], {"place": ["in"]}), r"`y_pred` should have no missing values \(row 0\)"),
+        (
+            (["cat"], ["cow"], {"place": ["in"]}),
+            "`y_pred` holds 'cow', which is not in `targets`",
+        ),
+        (
+            (["cat"], ["cat"], ["in"]),
+            r"attributes \['place'\], as before \(got \['sensitive'\]\)",
+        ),
+        (
+            (["cat"], ["cat", "dog"], {"place": ["in"]}),
+            "`y_pred` should be as long as `y_true`",
+        ),
+        (
+            (["cat"], [None], {"place": ["in"]}),
+            r"`y_pred` should have no missing values \(row 0\)",
+        ),
         ((["cat"], [["cat"]], {"place": ["in"]}), r"one dimension \(row 0 is a list\)"),
     ):
         with pytest.raises(FairTTAError, match=text):

@@ -60,9 +60,13 @@ def test_against_pairs_of_groups(seed: int) -> None:
     rows = drawn(seed, groups=2 + seed % 3, classes=2 + seed % 4)
     for run in (0, 1):
         expected = by_pairs(rows, run)
-        assert TYPICAL_GAP.estimate(rows, run, None).value == pytest.approx(expected, abs=1e-12)
+        assert TYPICAL_GAP.estimate(rows, run, None).value == pytest.approx(
+            expected, abs=1e-12
+        )
     change = TYPICAL_GAP.difference(rows, 0, 1, Bootstrap())
-    assert change.value == pytest.approx(by_pairs(rows, 1) - by_pairs(rows, 0), abs=1e-12)
+    assert change.value == pytest.approx(
+        by_pairs(rows, 1) - by_pairs(rows, 0), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("clusters", [1, 3])
@@ -82,7 +86,9 @@ def test_moments_are_those_of_drawn_rates(seed: int, clusters: int) -> None:
         rates = []
         for g in range(3):
             here = (rows.group == g) & (rows.truth == c)
-            right = np.array([rows.answers[run][here] == c for run in (0, 1)], np.float64)
+            right = np.array(
+                [rows.answers[run][here] == c for run in (0, 1)], np.float64
+            )
             n, mean = here.sum(), (right.sum(1) + 1) / (here.sum() + 2)
             added = np.array([[1.0, 0.0], [0.0, 1.0]]) - mean
             noise = (right.T - mean).T @ weights[:, person[here]].T * factor
@@ -102,7 +108,9 @@ def test_moments_are_those_of_drawn_rates(seed: int, clusters: int) -> None:
 def audits(draw: Any) -> AnswerTable:
     groups, classes = draw(st.integers(2, 4)), draw(st.integers(2, 4))
     seed, n = draw(st.integers(0, 2**32 - 1)), draw(st.integers(20, 300))
-    return drawn(seed, groups, classes, n, (draw(st.floats(0.3, 1)), draw(st.floats(0.3, 1))))
+    return drawn(
+        seed, groups, classes, n, (draw(st.floats(0.3, 1)), draw(st.floats(0.3, 1)))
+    )
 
 
 @settings(max_examples=40)
@@ -138,7 +146,8 @@ def test_names_and_order_of_groups_and_images_change_nothing(
         [TYPICAL_GAP.difference(some, 0, 1, Bootstrap()) for some in (rows, other)],
     ):
         ends = [
-            [math.nan if x is None else x for x in (f.value, f.low, f.high)] for f in (one, two)
+            [math.nan if x is None else x for x in (f.value, f.low, f.high)]
+            for f in (one, two)
         ]
         assert ends[0] == pytest.approx(ends[1], abs=1e-9, nan_ok=True)
 
@@ -176,16 +185,22 @@ def test_what_is_absent_is_reported_and_what_is_too_little_is_withheld() -> None
     truth = ["cat", "dog"] * 60
     groups = ["a", "a", "b", "b"] * 30
     answers = ["cat"] * 120
-    document = audit(truth, answers, groups, values=["a", "b", "c"], name="run").to_dict()
+    document = audit(
+        truth, answers, groups, values=["a", "b", "c"], name="run"
+    ).to_dict()
     found = document["runs"][0]["metrics"]["typical_gap"]
     assert "c" in found["reason"]
     truth, groups, answers = truth[:12], groups[:12], answers[:12]  # 3 of each
     with pytest.warns(match="images"):
-        before, after = (audit(truth, a, groups, name=n) for a, n in ((answers, "x"), (truth, "y")))
+        before, after = (
+            audit(truth, a, groups, name=n) for a, n in ((answers, "x"), (truth, "y"))
+        )
     found = before.to_dict()["runs"][0]["metrics"]["typical_gap"]
     assert found["low"] is None
     assert "fewer than 5 images" in found["reason"]
-    change = compare([before, after]).to_dict()["comparisons"][0]["differences"]["typical_gap"]
+    change = compare([before, after]).to_dict()["comparisons"][0]["differences"][
+        "typical_gap"
+    ]
     assert change["low"] is None
     assert change["value"] == 0
     with pytest.warns(match="images"):
@@ -195,7 +210,9 @@ def test_what_is_absent_is_reported_and_what_is_too_little_is_withheld() -> None
 
 def test_nothing_changed_shows_nothing() -> None:
     rows = drawn(0)
-    same = TYPICAL_GAP.difference(replace(rows, answers=(rows.answers[0],) * 2), 0, 1, Bootstrap())
+    same = TYPICAL_GAP.difference(
+        replace(rows, answers=(rows.answers[0],) * 2), 0, 1, Bootstrap()
+    )
     assert (same.value, same.low, same.high) == (0, None, None)
     assert same.reason == "no interval, as no answer changed"
 
@@ -211,7 +228,9 @@ def test_several_images_of_a_person_count_as_one() -> None:
         tuple(np.repeat(answers, 4) for answers in rows.answers),
         clusters=np.repeat(np.arange(2000), 4),
     )
-    one, same = (TYPICAL_GAP.difference(some, 0, 1, Bootstrap()) for some in (rows, four))
+    one, same = (
+        TYPICAL_GAP.difference(some, 0, 1, Bootstrap()) for some in (rows, four)
+    )
     assert (one.value, one.low, one.high) == pytest.approx(
         (same.value, same.low, same.high), abs=2e-3
     )
@@ -223,7 +242,9 @@ def test_few_clusters_show_nothing() -> None:
         audit(truth, truth, groups, clusters=["anna"] * 120)
     # a cell of three persons
     persons = [f"{g}{i % 12 // 4 if g == 'a' else i}" for i, g in enumerate(groups)]
-    found = audit(truth, ["cat"] * 120, groups, clusters=persons).to_dict()["runs"][0]["metrics"]
+    found = audit(truth, ["cat"] * 120, groups, clusters=persons).to_dict()["runs"][0][
+        "metrics"
+    ]
     assert found["typical_gap"]["low"] is None
     assert "fewer than 5 clusters" in found["typical_gap"]["reason"]
 
@@ -236,10 +257,13 @@ def test_clusters_make_no_interval_narrower() -> None:
         for metric in METRICS.values():
             if isinstance(metric, Metric) or metric is TYPICAL_GAP:
                 alone, with_persons = (
-                    metric.difference(columns, 0, 1, Bootstrap()) for columns in (rows, some)
+                    metric.difference(columns, 0, 1, Bootstrap())
+                    for columns in (rows, some)
                 )
                 assert (with_persons.low or 0) <= (alone.low or 0) + 1e-12, metric.name
-                assert (with_persons.high or 0) >= (alone.high or 0) - 1e-12, metric.name
+                assert (with_persons.high or 0) >= (alone.high or 0) - 1e-12, (
+                    metric.name
+                )
 
 
 def test_every_answer_reversed_shows_nothing() -> None:

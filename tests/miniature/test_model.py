@@ -35,7 +35,9 @@ def test_it_takes_at_most_six_megabytes() -> None:
 
 
 def test_it_has_a_card_and_the_recipe() -> None:
-    assert "python tools/train_miniature.py" in (FOLDER / "README.md").read_text("utf-8")
+    assert "python tools/train_miniature.py" in (FOLDER / "README.md").read_text(
+        "utf-8"
+    )
     assert (FOLDER / "recipe.json").exists()
 
 
@@ -47,7 +49,9 @@ def test_open_clip_and_transformers_give_equal_answers(task: MiniatureTask) -> N
         FairTPTClassifier(model, *arguments, adapter=ZeroShot())
         for model in ("miniature", load_open_clip())
     )
-    assert np.allclose(ours.predict_proba(images), theirs.predict_proba(images), atol=1e-5)
+    assert np.allclose(
+        ours.predict_proba(images), theirs.predict_proba(images), atol=1e-5
+    )
 
 
 def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
@@ -65,10 +69,15 @@ def test_its_logits_equal_those_of_open_clip_for_unknown_words_too() -> None:
 
 @EVERY_TASK
 def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
-    (episode,) = run_episodes([task], {"": ZeroShot()}, seeds=[0], images=180, split="validation")
+    (episode,) = run_episodes(
+        [task], {"": ZeroShot()}, seeds=[0], images=180, split="validation"
+    )
     truth = [drawn.target for drawn in episode.images]
     labels = [prediction.label for prediction in episode.predictions]
-    values = {name: [drawn.sensitive[name] for drawn in episode.images] for name in task.sensitive}
+    values = {
+        name: [drawn.sensitive[name] for drawn in episode.images]
+        for name in task.sensitive
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         gap = bias(truth, labels, values, interval=None)
@@ -126,7 +135,9 @@ def test_training_can_be_interrupted_and_goes_on_to_the_same_weights(
     with pytest.raises(Interrupted):
         train(tmp_path / "parts", recipe, _stop_after(3))
     assert (tmp_path / "parts" / "checkpoint.pt").exists()
-    with pytest.raises(FairTTAError, match="`out` holds the checkpoint of another recipe"):
+    with pytest.raises(
+        FairTTAError, match="`out` holds the checkpoint of another recipe"
+    ):
         train(tmp_path / "parts", TrainingRecipe(steps=6, pictures=12))
     train(tmp_path / "parts", recipe)
     assert _digest(tmp_path / "parts") == _digest(tmp_path / "whole")

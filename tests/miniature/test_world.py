@@ -19,7 +19,10 @@ EVERY_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 
 def test_there_are_tasks_of_every_kind_the_issue_asks_for() -> None:
-    assert BIRDS.targets == {"water bird": "of a water bird", "land bird": "of a land bird"}
+    assert BIRDS.targets == {
+        "water bird": "of a water bird",
+        "land bird": "of a land bird",
+    }
     assert BIRDS.template == "This is a picture {target} {sensitive}."
     assert len(BADGES.targets) >= 3
     assert len(BADGES.sensitive["colour"]) >= 3
@@ -55,7 +58,9 @@ def test_global_random_states_are_untouched(task: MiniatureTask) -> None:
 
 @EVERY_TASK
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_groups_are_of_equal_size_outside_training(task: MiniatureTask, split: WorldSplit) -> None:
+def test_groups_are_of_equal_size_outside_training(
+    task: MiniatureTask, split: WorldSplit
+) -> None:
     pictures = task.draw(3 * len(task.groups), split=split)
     counts = Counter((p.target, *p.sensitive.values()) for p in pictures)
     assert counts == dict.fromkeys(task.groups, 3)
@@ -74,7 +79,9 @@ def test_training_pictures_are_correlated(task: MiniatureTask) -> None:
 
 
 @EVERY_TASK
-def test_labels_name_the_value_that_prevails_and_some_are_blends(task: MiniatureTask) -> None:
+def test_labels_name_the_value_that_prevails_and_some_are_blends(
+    task: MiniatureTask,
+) -> None:
     pictures = task.draw(120)
     for place, (attribute, values) in enumerate(task.sensitive.items()):
         shades = [p.shades[place] for p in pictures]
@@ -88,7 +95,9 @@ def test_labels_name_the_value_that_prevails_and_some_are_blends(task: Miniature
 
 @given(st.sampled_from(list(TASKS.values())), st.data())
 @settings(max_examples=12, deadline=None)
-def test_a_mix_of_groups_is_drawn_as_asked(task: MiniatureTask, data: st.DataObject) -> None:
+def test_a_mix_of_groups_is_drawn_as_asked(
+    task: MiniatureTask, data: st.DataObject
+) -> None:
     chosen = data.draw(st.sets(st.sampled_from(task.groups), min_size=1))
     pictures = task.draw(12, mix=dict.fromkeys(chosen, 2.0))
     assert {(p.target, *p.sensitive.values()) for p in pictures} <= chosen
@@ -113,7 +122,10 @@ def test_a_mix_without_weight_is_refused(weight: float) -> None:
         ({"n": -1}, r"`n` should be a whole number from 0 on \(got -1\)"),
         ({"n": 1.5}, r"`n` should be a whole number from 0 on \(got 1.5\)"),
         ({"n": 1, "seed": -1}, r"`seed` should be a whole number from 0 on \(got -1\)"),
-        ({"n": 1, "seed": "a"}, r"`seed` should be a whole number from 0 on \(got 'a'\)"),
+        (
+            {"n": 1, "seed": "a"},
+            r"`seed` should be a whole number from 0 on \(got 'a'\)",
+        ),
         (
             {"n": 1, "split": "dev"},
             r"`split` should be one of train, .* \(got 'dev'\)",

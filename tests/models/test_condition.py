@@ -29,7 +29,9 @@ from fair_tta.models._model_lock import explained
 
 
 def classify(model: Any, adapter: Adapter | None = None) -> Any:
-    clf = FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=AugMix(2))
+    clf = FairTPTClassifier(
+        model, TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=AugMix(2)
+    )
     return clf.predict(picture())
 
 
@@ -38,7 +40,9 @@ def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None
     model, whole = make()
     vision = model.vision_model if hasattr(model, "vision_model") else model.visual
     vision.to("meta")
-    with pytest.raises(ModelError, match=r"`model` \(CLIP.*have no values, such as .*: load it on"):
+    with pytest.raises(
+        ModelError, match=r"`model` \(CLIP.*have no values, such as .*: load it on"
+    ):
         classify(whole)
 
 
@@ -77,18 +81,26 @@ def test_weights_that_are_not_finite(make: Callable[[], tuple[Any, Any]]) -> Non
     """Also where attention swallows them: a query that is NaN attends to all tokens alike."""
     model, whole = make()
     name = "q_proj" if hasattr(model, "text_model") else "in_proj"
-    weight = next(w for n, w in model.named_parameters() if name in n and "visual" not in n)
+    weight = next(
+        w for n, w in model.named_parameters() if name in n and "visual" not in n
+    )
     clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, adapter="zero-shot")
     for value in (torch.nan, torch.inf):
-        with torch.no_grad():  # PyTorch counts this change; one through `.data` it does not
+        with (
+            torch.no_grad()
+        ):  # PyTorch counts this change; one through `.data` it does not
             weight.view(-1)[0] = value
-        for answer in (partial(classify, whole, ZeroShot()), partial(clf.predict, picture())):
+        for answer in (
+            partial(classify, whole, ZeroShot()),
+            partial(clf.predict, picture()),
+        ):
             with pytest.raises(ModelError, match=f"are not finite, such as '.*{name}"):
                 answer()
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 120 GB")]
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 120 GB")],
 )
 def test_too_little_memory_for_what_an_image_processor_makes(
     error: Exception, monkeypatch: pytest.MonkeyPatch
@@ -99,27 +111,42 @@ def test_too_little_memory_for_what_an_image_processor_makes(
     clf = FairTPTClassifier(transformers_clip()[1], TARGETS, SENSITIVE, TEMPLATE)
     monkeypatch.setattr(type(clf._backend), "preprocess", fail)
     monkeypatch.setattr(type(clf._backend), "encode_images", fail)
-    with pytest.raises(ModelError, match=r"not enough memory .* smaller `batch_size`, and look at"):
+    with pytest.raises(
+        ModelError, match=r"not enough memory .* smaller `batch_size`, and look at"
+    ):
         clf.with_adapter("zero-shot").predict(picture())
 
 
 def test_sizes_that_would_take_all_memory(tmp_path: Path) -> None:
     model, (_, (images, tokenizer)) = transformers_clip()
-    for name, size in (("crop_size", {"height": 200_000, "width": 32}), ("size", math.inf)):
+    for name, size in (
+        ("crop_size", {"height": 200_000, "width": 32}),
+        ("size", math.inf),
+    ):
         made = copy.copy(images)
         setattr(made, name, size)
-        with pytest.raises(ModelError, match=r"CLIPModel has '\w+': \w+, which is more than 4096"):
+        with pytest.raises(
+            ModelError, match=r"CLIPModel has '\w+': \w+, which is more than 4096"
+        ):
             classify((model, (made, tokenizer)))
-    folder = hostile_models.save_open_clip(tmp_path / "a", vision={"image_size": 200_000})
-    with pytest.raises(ModelError, match="has 'image_size': 200000, which is more than 4096"):
+    folder = hostile_models.save_open_clip(
+        tmp_path / "a", vision={"image_size": 200_000}
+    )
+    with pytest.raises(
+        ModelError, match="has 'image_size': 200000, which is more than 4096"
+    ):
         classify(folder)
     folder = hostile_models.save_open_clip(tmp_path / "b")
-    hostile_models.write(folder / "open_clip_config.json", preprocess_cfg={"size": [200_000, 9]})
+    hostile_models.write(
+        folder / "open_clip_config.json", preprocess_cfg={"size": [200_000, 9]}
+    )
     with pytest.raises(ModelError, match="has 'size': 200000, which is more than 4096"):
         classify(folder)
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("full"), RuntimeError("odd picture")]
+)
 def test_what_is_not_about_the_weights_stays_what_it_is(
     error: RuntimeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +165,9 @@ def test_what_is_not_about_the_weights_stays_what_it_is(
 def test_weights_in_several_places() -> None:
     model = nn.Linear(2, 2)
     model.bias = nn.Parameter(torch.zeros(2, device="meta"))
-    message = r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+    message = (
+        r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+    )
     with pytest.raises(ModelError, match=message), explained(model, "it"):
         raise RuntimeError("another device")
 
@@ -152,14 +181,19 @@ def int8() -> Any:
     model, (_, processor) = transformers_clip()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated, and in use
-        quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+        quantised = torch.ao.quantization.quantize_dynamic(
+            model, {nn.Linear}, dtype=torch.qint8
+        )
     return quantised, processor
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (made_under_inference_mode, "its weights were made under torch.inference_mode: load it"),
+        (
+            made_under_inference_mode,
+            "its weights were made under torch.inference_mode: load it",
+        ),
         (int8, "its layers are quantised and give no gradient: load it in float"),
     ],
 )
@@ -178,7 +212,9 @@ def test_another_tower_without_gradient_says_what_torch_says() -> None:
     model.get_text_features = lambda **inputs: getattr(
         own(**inputs), "pooler_output", own(**inputs)
     ).detach()
-    with pytest.raises(TowerError, match=r"no gradient comes through it \(element 0 of tensors"):
+    with pytest.raises(
+        TowerError, match=r"no gradient comes through it \(element 0 of tensors"
+    ):
         classify(whole, FairTPT())
 
 
@@ -188,7 +224,9 @@ def cut(_content: Any) -> str:
 
 def shifted(content: Any) -> str:
     """All tokens have numbers that the model does not know."""
-    content["model"]["vocab"] = {key: 10**6 + n for key, n in content["model"]["vocab"].items()}
+    content["model"]["vocab"] = {
+        key: 10**6 + n for key, n in content["model"]["vocab"].items()
+    }
     return json.dumps(content)
 
 
@@ -201,11 +239,19 @@ def emptied(content: Any) -> str:
     ("damage", "message"),
     [
         (cut, "no processor was found for `model="),
-        (shifted, r"does not take sentences: index out of range .*\(The tokenizer may be damaged"),
-        (emptied, r"the tokenizer of CLIPModel .* does not take sentences .*: it is damaged, get"),
+        (
+            shifted,
+            r"does not take sentences: index out of range .*\(The tokenizer may be damaged",
+        ),
+        (
+            emptied,
+            r"the tokenizer of CLIPModel .* does not take sentences .*: it is damaged, get",
+        ),
     ],
 )
-def test_damaged_tokenizers(damage: Callable[[Any], str], message: str, tmp_path: Path) -> None:
+def test_damaged_tokenizers(
+    damage: Callable[[Any], str], message: str, tmp_path: Path
+) -> None:
     shutil.copytree(FOLDER, tmp_path / "model")
     file = tmp_path / "model" / "tokenizer.json"
     file.write_text(damage(json.loads(file.read_text())))
@@ -224,7 +270,9 @@ def test_an_image_processor_of_another_model() -> None:
 def test_a_token_that_the_model_does_not_have() -> None:
     _, (model, (images, tokenizer)) = transformers_clip()
     clf = FairTPTClassifier((model, (images, tokenizer)), TARGETS, SENSITIVE, TEMPLATE)
-    with pytest.raises(ModelError, match=r"it names token 10000000, and there are \d+. Get it ag"):
+    with pytest.raises(
+        ModelError, match=r"it names token 10000000, and there are \d+. Get it ag"
+    ):
         clf._backend.embed_tokens(torch.tensor([[0, 10_000_000]]))
 
 

@@ -59,7 +59,9 @@ def test_a_folder_runs_nothing(name: str, tmp_path: Path) -> None:
     make(folder, flag)
     is_open_clip = name in hostile.OPEN_CLIP
     with pytest.raises(ModelError, match=words):
-        FairTPTClassifier(f"open_clip:local-dir:{folder}" if is_open_clip else folder, ["a", "b"])
+        FairTPTClassifier(
+            f"open_clip:local-dir:{folder}" if is_open_clip else folder, ["a", "b"]
+        )
     assert not flag.exists()
     with pytest.raises(ModelError):  # seen as a folder of either library
         resolve(str(folder))
@@ -71,21 +73,44 @@ def test_nor_does_the_command(name: str, tmp_path: Path) -> None:
     flag, folder = tmp_path / "ran", tmp_path / "model"
     EVERY[name][0](folder, flag)
     picture().save("a.png")
-    model = f"open_clip:local-dir:{folder}" if name in hostile.OPEN_CLIP else str(folder)
-    out = call("predict", "a.png", "--model", model, *NAMES, stdin=b"y\n" * 9, code=3, columns=999)
+    model = (
+        f"open_clip:local-dir:{folder}" if name in hostile.OPEN_CLIP else str(folder)
+    )
+    out = call(
+        "predict",
+        "a.png",
+        "--model",
+        model,
+        *NAMES,
+        stdin=b"y\n" * 9,
+        code=3,
+        columns=999,
+    )
     assert not flag.exists()
     assert "--model" in out.stderr or "open_clip" in out.stderr
 
 
-ON_THE_HUB = ["asking", "trusting", "tower_of_the_hub", "pickled_open_clip", "own_model"]
+ON_THE_HUB = [
+    "asking",
+    "trusting",
+    "tower_of_the_hub",
+    "pickled_open_clip",
+    "own_model",
+]
 
 
-@pytest.mark.parametrize("name", [*ON_THE_HUB, "own_tokenizer", "audio_tokenizer", "pickled"])
+@pytest.mark.parametrize(
+    "name", [*ON_THE_HUB, "own_tokenizer", "audio_tokenizer", "pickled"]
+)
 def test_nor_does_a_model_of_the_hub(name: str, tmp_path: Path) -> None:
     flag = tmp_path / "ran"
     make = EVERY[name][0]
-    hostile.as_hub(tmp_path / "cache", "somebody/model", lambda folder: make(folder, flag))
-    if name == "asking":  # of the hub, the tokenizer is that of the model which it names
+    hostile.as_hub(
+        tmp_path / "cache", "somebody/model", lambda folder: make(folder, flag)
+    )
+    if (
+        name == "asking"
+    ):  # of the hub, the tokenizer is that of the model which it names
         hostile.as_hub(tmp_path / "cache", "x", lambda folder: make(folder, flag))
     is_open_clip = name in hostile.OPEN_CLIP
     with pytest.raises(ModelError):
@@ -119,7 +144,9 @@ def test_checkpoints_of_other_formats(tmp_path: Path) -> None:
 
 
 def answer(model: Any) -> Any:
-    return FairTPTClassifier(model, ["cat", "dog"]).predict_proba([picture()])[0].tolist()
+    return (
+        FairTPTClassifier(model, ["cat", "dog"]).predict_proba([picture()])[0].tolist()
+    )
 
 
 def test_harmless_models_are_loaded_from_folder_and_hub(tmp_path: Path) -> None:
@@ -140,7 +167,9 @@ def test_harmless_models_are_loaded_from_folder_and_hub(tmp_path: Path) -> None:
     assert answer("open_clip:hf-hub:somebody/open") == expected
 
 
-def test_links_that_stay_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_stay_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within the folder, to the blobs of the hub, at the folder itself, and of an installer."""
     folder = hostile.save_clip(tmp_path / "clip")
     expected = answer(folder)
@@ -195,7 +224,10 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
     tokenizer = families.bert_tokenizer()
     tower = transformers.BertModel(
         transformers.BertConfig(
-            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
         )
     )
     tower.config.save_pretrained(tmp_path / "tower")
@@ -216,7 +248,9 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
 
     def save(folder: Path) -> None:
         folder.mkdir()
-        hostile.write(folder / "open_clip_config.json", model_cfg=config, preprocess_cfg={})
+        hostile.write(
+            folder / "open_clip_config.json", model_cfg=config, preprocess_cfg={}
+        )
         safetensors.torch.save_file(weights, folder / "open_clip_model.safetensors")
 
     hostile.as_hub(tmp_path / "cache", "somebody/open", save)
@@ -228,7 +262,9 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
     again = resolve(f"open_clip:local-dir:{tmp_path / 'folder'}")
     ids = found.tokenize(["a photo of a cat"]).ids
     assert torch.equal(again.tokenize(["a photo of a cat"]).ids, ids)
-    assert torch.equal(ids[0, :7], torch.tensor(tokenizer("a photo of a cat")["input_ids"]))
+    assert torch.equal(
+        ids[0, :7], torch.tensor(tokenizer("a photo of a cat")["input_ids"])
+    )
     own = whole.eval().encode_text(ids)
     for backend in (found, again):
         features = backend.encode_text(backend.tokenize(["a photo of a cat"]))
@@ -264,7 +300,11 @@ def test_nor_does_the_config_beside_a_tokenizer(
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_exists", repo_exists)
     folder = hostile.save_clip(tmp_path / "model")
     hostile.save_open_clip(folder, hf_tokenizer_name="x")
-    config = {"model_type": "detr", "backbone": "somebody/tower", "use_timm_backbone": False}
+    config = {
+        "model_type": "detr",
+        "backbone": "somebody/tower",
+        "use_timm_backbone": False,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     with suppress(ModelError):
         resolve(f"open_clip:local-dir:{folder}")

@@ -32,7 +32,9 @@ def test_it_is_made_once_for_each_instance() -> None:
 
 def test_threads_that_make_it_at_once_get_the_same() -> None:
     made, got = Made(Barrier(2)), list[object]()
-    threads = [Thread(target=lambda: got.append(made.value), daemon=True) for _ in range(2)]
+    threads = [
+        Thread(target=lambda: got.append(made.value), daemon=True) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

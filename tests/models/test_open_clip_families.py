@@ -100,7 +100,9 @@ def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> No
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert backend.dtype == dtype
     assert backend.cuts_tail is (name not in MAY_NOT_CUT)
-    assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2)
+    assert_zero_shot_is(
+        backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2
+    )
 
 
 def test_a_sentence_is_never_truncated_in_silence(structure: Parts) -> None:
@@ -131,7 +133,9 @@ def test_longest_sentence_is_exact(structure: Parts) -> None:
         with torch.no_grad():
             own = own_text_features(model)(tokens)
             ours = backend.encode_prompts(tokens, backend.embed_tokens(tokens.ids))
-        torch.testing.assert_close(backend.encode_text(tokens), own, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            backend.encode_text(tokens), own, rtol=1e-5, atol=1e-5
+        )
         torch.testing.assert_close(ours, own, rtol=1e-5, atol=1e-5)
 
 
@@ -180,7 +184,9 @@ def test_precisions_of_open_clip(name: str, precision: str) -> None:
     _, preprocess, tokenizer = build(config)
     backend = OpenClipBackend(model, preprocess, tokenizer)
     assert backend.cuts_tail
-    assert_zero_shot_is(backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2)
+    assert_zero_shot_is(
+        backend, own_logits(model, preprocess, tokenizer), tolerance=1e-2
+    )
 
 
 def test_timm_vision_tower() -> None:
@@ -201,14 +207,19 @@ def test_timm_vision_tower() -> None:
 
 
 def probabilities(model: Any) -> Any:
-    return FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    return FairTPTClassifier(model, TARGETS, SENSITIVE, TEMPLATE).predict_proba(
+        [picture()]
+    )
 
 
 @pytest.mark.parametrize("name", ["CLIP", "CustomTextCLIP TextTransformer", "CoCa"])
 def test_bare_model_finds_its_preprocessing_and_tokenizer(name: str) -> None:
     parts = families.seeded(OPEN_CLIP[name])
     torch.testing.assert_close(
-        torch.tensor(probabilities(parts[0])), torch.tensor(probabilities(parts)), rtol=0, atol=0
+        torch.tensor(probabilities(parts[0])),
+        torch.tensor(probabilities(parts)),
+        rtol=0,
+        atol=0,
     )
 
 
@@ -225,10 +236,14 @@ def test_bare_model_with_an_unknown_tokenizer(name: str) -> None:
         pytest.param(lambda m, p, t: (m, p), id="no tokenizer"),
         pytest.param(lambda m, p, t: (m, t, p), id="tokenizer and preprocess swapped"),
         pytest.param(lambda m, p, t: (p, m, t), id="model not first"),
-        pytest.param(lambda m, p, t: (m, p, p), id="what create_model_and_transforms returns"),
+        pytest.param(
+            lambda m, p, t: (m, p, p), id="what create_model_and_transforms returns"
+        ),
         pytest.param(lambda m, p, t: (m, p, t, None), id="too many"),
         pytest.param(lambda m, p, t: (m, None, t), id="no preprocess"),
-        pytest.param(lambda m, p, t: (m, p, "ViT-B-32"), id="name instead of tokenizer"),
+        pytest.param(
+            lambda m, p, t: (m, p, "ViT-B-32"), id="name instead of tokenizer"
+        ),
         pytest.param(lambda m, p, t: (), id="empty"),
     ],
 )

@@ -14,7 +14,9 @@ SIZES = {"width", "heads", "layers", "vocab_size", "hf_model_name", "hf_tokenize
 def test_at_least_95_percent_of_the_models_pass() -> None:
     outcomes = models_page.walk()
     assert len(outcomes) == len(models_page.NAMES) >= 100
-    failed = {name: outcome.problem for name, outcome in outcomes.items() if outcome.problem}
+    failed = {
+        name: outcome.problem for name, outcome in outcomes.items() if outcome.problem
+    }
     assert len(failed) <= 0.05 * len(outcomes), failed
 
 
@@ -22,7 +24,9 @@ def test_shrinking_keeps_the_structure() -> None:
     for name in models_page.NAMES:
         full, small = open_clip.get_model_config(name), shrunk(name)
         for part in (full, small):
-            part["text_cfg"] = {k: v for k, v in part["text_cfg"].items() if k not in SIZES}
+            part["text_cfg"] = {
+                k: v for k, v in part["text_cfg"].items() if k not in SIZES
+            }
             part.pop("embed_dim")
             part.pop("vision_cfg")
             multimodal = part.pop("multimodal_cfg", None)

@@ -33,16 +33,22 @@ def tokens_of(module: Any, run: Any) -> Any:
     return getattr(seen[0], "last_hidden_state", seen[0])
 
 
-@pytest.mark.parametrize("name", ["clip", "metaclip2", "altclip", "chinese_clip", "clipseg"])
+@pytest.mark.parametrize(
+    "name", ["clip", "metaclip2", "altclip", "chinese_clip", "clipseg"]
+)
 def test_of_transformers(name: str) -> None:
     backend = TransformersBackend(*families.seeded(getattr(families, name)))
     pixels = backend.preprocess([picture(0), picture(1)])
     assert pixels is not None
     found, vision = backend.encode_patches(pixels), backend.model.vision_model
     hidden = tokens_of(vision.encoder, lambda: backend.encode_pixels(pixels))
-    expected = project(hidden, vision.post_layernorm, backend.model.visual_projection.weight.mT)
+    expected = project(
+        hidden, vision.post_layernorm, backend.model.visual_projection.weight.mT
+    )
     np.testing.assert_allclose(found.numpy(), expected[:, 1:], atol=1e-5)
-    np.testing.assert_allclose(backend.encode_pixels(pixels).numpy(), expected[:, 0], atol=1e-5)
+    np.testing.assert_allclose(
+        backend.encode_pixels(pixels).numpy(), expected[:, 0], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("pool", ["tok", "avg"])
@@ -66,7 +72,9 @@ def test_of_blip() -> None:
     backend = TransformersBackend(*families.seeded(families.blip))
     pixels = backend.preprocess([picture(0)])
     assert pixels is not None
-    hidden = tokens_of(backend.model.vision_model, lambda: backend.encode_pixels(pixels))
+    hidden = tokens_of(
+        backend.model.vision_model, lambda: backend.encode_pixels(pixels)
+    )
     with torch.no_grad():
         expected = backend.model.vision_proj(hidden)
     torch.testing.assert_close(backend.encode_patches(pixels), expected[:, 1:])
@@ -75,12 +83,18 @@ def test_of_blip() -> None:
 @pytest.mark.parametrize("name", ["siglip", "siglip2", "align", "dual_encoder"])
 def test_of_transformers_there_are_none(name: str) -> None:
     backend = TransformersBackend(*families.seeded(getattr(families, name)))
-    with pytest.raises(FairTTAError, match=r"the vision tower of .* has no features of patches"):
+    with pytest.raises(
+        FairTTAError, match=r"the vision tower of .* has no features of patches"
+    ):
         backend.encode_patches(torch.zeros(1, 3, 32, 32))
 
 
 @pytest.mark.parametrize("name", ["RN50", "coca_ViT-B-32"])
 def test_of_open_clip_there_are_none(name: str) -> None:
-    backend = OpenClipBackend(*families_open_clip.build(families_open_clip.shrunk(name)))
-    with pytest.raises(FairTTAError, match=r"the vision tower of .* has no features of patches"):
+    backend = OpenClipBackend(
+        *families_open_clip.build(families_open_clip.shrunk(name))
+    )
+    with pytest.raises(
+        FairTTAError, match=r"the vision tower of .* has no features of patches"
+    ):
         backend.encode_patches(torch.zeros(1, 3, 32, 32))

@@ -25,20 +25,32 @@ PICTURES = [picture(i, (40 + i, 30)) for i in range(6)]
 
 @pytest.mark.parametrize("dtype", ["bfloat16", torch.float16, "float64"])
 def test_a_string_is_loaded_in_a_precision(dtype: Any) -> None:
-    clf = FairTPTClassifier("miniature", *NAMES, views=AugMix(4), device="cpu", dtype=dtype)
+    clf = FairTPTClassifier(
+        "miniature", *NAMES, views=AugMix(4), device="cpu", dtype=dtype
+    )
     plain = FairTPTClassifier("miniature", *NAMES, views=AugMix(4))
     wanted = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
     assert clf._backend.dtype == wanted
-    assert clf._backend.scale == plain._backend.scale  # bfloat16 would be one percent off
+    assert (
+        clf._backend.scale == plain._backend.scale
+    )  # bfloat16 would be one percent off
     assert clf.predict(PICTURES[0]).zero_shot == pytest.approx(
         plain.predict(PICTURES[0]).zero_shot, abs=0.05
     )
 
 
 def test_auto() -> None:
-    assert find_dtype("auto", None) == find_dtype("auto", torch.device("cpu")) == torch.float32
+    assert (
+        find_dtype("auto", None)
+        == find_dtype("auto", torch.device("cpu"))
+        == torch.float32
+    )
     assert find_dtype("auto", torch.device("mps")) == torch.bfloat16
-    expected = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    expected = (
+        torch.accelerator.current_accelerator()
+        if torch.accelerator.is_available()
+        else None
+    )
     assert find_device("auto") == (expected or torch.device("cpu"))
     assert load("miniature", device="auto", dtype="auto").device == find_device("auto")
 
@@ -51,9 +63,18 @@ def test_auto_on_an_old_card(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"device": "nix"}, "`device` 'nix' cannot be used: it should be 'auto', 'cpu'"),
-        ({"device": "meta"}, "`device` 'meta' cannot be used: it should be 'auto', 'cpu'"),
-        ({"device": torch.device("meta")}, "`device` 'meta' cannot be used: it should be"),
+        (
+            {"device": "nix"},
+            "`device` 'nix' cannot be used: it should be 'auto', 'cpu'",
+        ),
+        (
+            {"device": "meta"},
+            "`device` 'meta' cannot be used: it should be 'auto', 'cpu'",
+        ),
+        (
+            {"device": torch.device("meta")},
+            "`device` 'meta' cannot be used: it should be",
+        ),
         ({"device": "privateuseone"}, "`device` 'privateuseone' cannot be used: "),
         ({"dtype": "int8"}, r"`dtype` should be 'auto', 'float32', .* \(got 'int8'\)"),
         ({"dtype": torch.int8}, r"`dtype` should be 'auto'.*torch.int8"),
@@ -70,7 +91,8 @@ def test_an_object_stays_as_it_is(more: Any) -> None:
     model, *processor = families.seeded(families.clip)
     ((name, value),) = more.items()
     with pytest.raises(
-        FairTTAError, match=rf"`{name}` goes with a model that is loaded from a string.*{value}"
+        FairTTAError,
+        match=rf"`{name}` goes with a model that is loaded from a string.*{value}",
     ):
         FairTPTClassifier(model, *NAMES, processor=tuple(processor), **more)
 
@@ -93,9 +115,13 @@ class Plain:
 
 def test_backends_of_ones_own_are_neither_moved_nor_compiled() -> None:
     backend: Any = Plain()
-    with pytest.raises(FairTTAError, match="`device` and `dtype` need a model of torch to move"):
+    with pytest.raises(
+        FairTTAError, match="`device` and `dtype` need a model of torch to move"
+    ):
         move(backend, torch.device("cpu"))
-    with pytest.raises(FairTTAError, match="`compile_vision` needs a model of transformers or"):
+    with pytest.raises(
+        FairTTAError, match="`compile_vision` needs a model of transformers or"
+    ):
         FairTPTClassifier(backend, *NAMES, compile_vision=True)
 
 
@@ -124,12 +150,16 @@ def test_half_precision_hardly_depends_on_the_batch(dtype: str, adapter: Any) ->
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="torch.compile needs a compiler here")
+@pytest.mark.skipif(
+    shutil.which("gcc") is None, reason="torch.compile needs a compiler here"
+)
 def test_a_compiled_vision_tower_gives_the_same_features() -> None:
     script = Path(__file__).parents[1] / "helpers" / "compiled_run.py"
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     if run.returncode < 0:
-        pytest.skip(f"what torch.compile made has crashed here (signal {-run.returncode})")
+        pytest.skip(
+            f"what torch.compile made has crashed here (signal {-run.returncode})"
+        )
     assert run.stdout.endswith("the same features\n"), run.stderr[-3000:]
 
 
@@ -145,7 +175,8 @@ def _none(call: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "said"), [(_wrong, "gives other features"), (_none, r"fails \(OSError\)")]
+    ("compiler", "said"),
+    [(_wrong, "gives other features"), (_none, r"fails \(OSError\)")],
 )
 def test_wrong_code_of_a_compiler_is_noticed(
     compiler: Any, said: str, monkeypatch: pytest.MonkeyPatch
@@ -154,7 +185,9 @@ def test_wrong_code_of_a_compiler_is_noticed(
     settings: dict[str, Any] = {"processor": tuple(processor), "views": AugMix(2)}
     plain = FairTPTClassifier(model, *NAMES, **settings)
     monkeypatch.setattr(torch, "compile", compiler)
-    with pytest.warns(UserWarning, match=f"{said} on this machine: the vision tower stays"):
+    with pytest.warns(
+        UserWarning, match=f"{said} on this machine: the vision tower stays"
+    ):
         clf = FairTPTClassifier(model, *NAMES, **settings, compile_vision=True)
     torch.testing.assert_close(clf.encode(PICTURES[:1]), plain.encode(PICTURES[:1]))
 
@@ -183,7 +216,9 @@ def _in_place(model: Any) -> Any:
 )
 def test_a_model_that_is_compiled_already(library: str, compiled: Any) -> None:
     """By a backend that calls no compiler: what one makes may crash, see above."""
-    build = families.clip if library == "transformers" else device_models.BUILD["open_clip"]
+    build = (
+        families.clip if library == "transformers" else device_models.BUILD["open_clip"]
+    )
     model, *rest = families.seeded(build)
 
     def predict(one: Any) -> Any:
@@ -198,5 +233,8 @@ def test_a_model_that_is_compiled_already(library: str, compiled: Any) -> None:
     finally:
         torch._dynamo.reset()
     assert found == pytest.approx(expected, abs=1e-4)
-    after = {name.replace("_orig_mod.", ""): value for name, value in model.state_dict().items()}
+    after = {
+        name.replace("_orig_mod.", ""): value
+        for name, value in model.state_dict().items()
+    }
     assert all(torch.equal(after[name], value) for name, value in before.items())

@@ -26,8 +26,20 @@ from fair_tta.models import OpenClipBackend, TransformersBackend, resolve
 
 CONFIG = {
     "embed_dim": 16,
-    "vision_cfg": {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2},
+    "vision_cfg": {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    },
+    "text_cfg": {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    },
 }
 
 
@@ -78,7 +90,11 @@ def test_equals_the_transformers_pipeline(saved: Path) -> None:
     pipeline = transformers.pipeline("zero-shot-image-classification", model=str(saved))
     labels, template = ["cat", "black dog", "water bird"], "This is a photo of {}."
     theirs = pipeline(picture(), candidate_labels=labels, hypothesis_template=template)
-    ours = FairTPTClassifier(pipeline, labels, template=template).predict(picture()).to_dict()
+    ours = (
+        FairTPTClassifier(pipeline, labels, template=template)
+        .predict(picture())
+        .to_dict()
+    )
     assert [row["label"] for row in ours] == [row["label"] for row in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         assert set(mine) == set(other)
@@ -122,7 +138,9 @@ class Table:
         return torch.tensor(np.array(colours), dtype=torch.float32)
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        rows = [[crc32(word.encode()) % 997 + 1 for word in text.split()] for text in texts]
+        rows = [
+            [crc32(word.encode()) % 997 + 1 for word in text.split()] for text in texts
+        ]
         ids = torch.zeros(len(rows), max(map(len, rows))).long()
         for i, row in enumerate(rows):
             ids[i, : len(row)] = torch.tensor(row)
@@ -149,12 +167,16 @@ def test_a_backend_of_ones_own() -> None:
 
 
 def test_strings_that_cannot_be_loaded(registered: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"`model='no-such/model'` could not be loaded: "):
+    with pytest.raises(
+        ModelError, match=r"`model='no-such/model'` could not be loaded: "
+    ):
         resolve("no-such/model")
     for name in ("no-such-name/openai", registered, ""):
         with pytest.raises(ModelError, match="should be 'open_clip:NAME/TAG'"):
             resolve(f"open_clip:{name}")
-    with pytest.raises(ModelError, match=f"'open_clip:{registered}/no-such-tag' could not be"):
+    with pytest.raises(
+        ModelError, match=f"'open_clip:{registered}/no-such-tag' could not be"
+    ):
         resolve(f"open_clip:{registered}/no-such-tag")
 
 
@@ -166,7 +188,9 @@ class Payload:
         return (Path.touch, (self.path,))
 
 
-def test_foreign_code_in_weights_does_not_run(saved: Path, registered: str, tmp_path: Path) -> None:
+def test_foreign_code_in_weights_does_not_run(
+    saved: Path, registered: str, tmp_path: Path
+) -> None:
     flag = tmp_path / "ran"
     evil = pickle.dumps({"weight": Payload(flag)})
     pickle.loads(evil)
@@ -200,7 +224,9 @@ def test_foreign_code_beside_a_model_does_not_run(saved: Path, tmp_path: Path) -
         "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.Evil"},
     }
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"is not loaded by its name: config\.json has 'model"):
+    with pytest.raises(
+        ModelError, match=r"is not loaded by its name: config\.json has 'model"
+    ):
         resolve(str(folder))
     assert not flag.exists()
 
@@ -208,12 +234,18 @@ def test_foreign_code_beside_a_model_does_not_run(saved: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda m, p, t: 3, r"`model` should be a transformers model .* \(got builtins.int\)"),
+        (
+            lambda m, p, t: 3,
+            r"`model` should be a transformers model .* \(got builtins.int\)",
+        ),
         (lambda m, p, t: (m, p), "got a tuple of"),
         (lambda m, p, t: (m, p, p), "should end with the tokenizer"),
         (lambda m, p, t: (m, p, None), "should end with the tokenizer"),
         (lambda m, p, t: (p, m, t), "got a tuple of"),
-        (lambda m, p, t: m.visual, r"`model` should be .* \(got open_clip.transformer.Vision"),
+        (
+            lambda m, p, t: m.visual,
+            r"`model` should be .* \(got open_clip.transformer.Vision",
+        ),
     ],
 )
 def test_wrong_objects(make: Any, message: str, registered: str) -> None:
@@ -229,39 +261,59 @@ def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
         def encode_images(self, images: Any) -> Any: ...
 
     lacks = "device, dtype, tokenize, embed_tokens, encode_text, encode_prompts"
-    with pytest.raises(ModelError, match=rf"fair_tta.extend.Backend: Unfinished lacks {lacks}\."):
+    with pytest.raises(
+        ModelError, match=rf"fair_tta.extend.Backend: Unfinished lacks {lacks}\."
+    ):
         resolve(Unfinished())
 
 
 def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
-    with pytest.raises(ModelError, match=r"CLIPModel does not state where it came from .* `proc"):
+    with pytest.raises(
+        ModelError, match=r"CLIPModel does not state where it came from .* `proc"
+    ):
         resolve(model)
-    with pytest.raises(ModelError, match=r"`processor` should be .* \(got builtins.str\)"):
+    with pytest.raises(
+        ModelError, match=r"`processor` should be .* \(got builtins.str\)"
+    ):
         resolve(model, "processor")
     model.save_pretrained(tmp_path)
     lonely = transformers.CLIPModel.from_pretrained(tmp_path)
     with pytest.raises(ModelError, match="no processor was found for"):
         resolve(lonely)
-    with pytest.raises(ModelError, match="dual encoder of images and text; CLIPTextModel"):
-        resolve(transformers.CLIPTextModel(model.config.text_config), (images, tokenizer))
+    with pytest.raises(
+        ModelError, match="dual encoder of images and text; CLIPTextModel"
+    ):
+        resolve(
+            transformers.CLIPTextModel(model.config.text_config), (images, tokenizer)
+        )
     clip = open_clip.create_model(registered)
-    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+    with pytest.raises(
+        ModelError, match="`processor` goes with a transformers model only"
+    ):
         resolve(clip, (images, tokenizer))
-    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+    with pytest.raises(
+        ModelError, match="`processor` goes with a transformers model only"
+    ):
         resolve(Table(), (images, tokenizer))
     clip.visual.preprocess_cfg = None
-    with pytest.raises(ModelError, match="does not state its preprocessing and its tokenizer"):
+    with pytest.raises(
+        ModelError, match="does not state its preprocessing and its tokenizer"
+    ):
         resolve(clip)
     clip = open_clip.create_model(registered)
     clip.vocab_size = 100
-    with pytest.raises(ModelError, match="does not state its preprocessing and its tokenizer"):
+    with pytest.raises(
+        ModelError, match="does not state its preprocessing and its tokenizer"
+    ):
         resolve(clip)
 
 
 @pytest.mark.parametrize("kind", [TransformersBackend, Table, transformers.CLIPModel])
 def test_a_class_is_no_model(kind: type) -> None:
-    with pytest.raises(ModelError, match=r"`model` should be a transformers model .*\(got built"):
+    with pytest.raises(
+        ModelError, match=r"`model` should be a transformers model .*\(got built"
+    ):
         resolve(kind)
 
 
@@ -269,7 +321,9 @@ def test_a_directory_without_all_weights_is_refused(tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
     transformers.CLIPForImageClassification(model.config).save_pretrained(tmp_path)
     transformers.CLIPProcessor(images, tokenizer).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="is not a whole CLIPModel: weights are missing, such as"):
+    with pytest.raises(
+        ModelError, match="is not a whole CLIPModel: weights are missing, such as"
+    ):
         resolve(tmp_path)
 
 
@@ -292,7 +346,9 @@ def test_wrappers_inside_tuples_and_modules_that_are_backends(registered: str) -
         config = None
 
     assert resolve(own := Own()) is own
-    with pytest.raises(ModelError, match="`processor` goes with a transformers model only"):
+    with pytest.raises(
+        ModelError, match="`processor` goes with a transformers model only"
+    ):
         resolve((model, preprocess, tokenizer), "processor")
     with pytest.raises(ModelError, match="should turn sentences into a tensor of ids"):
         resolve((model, preprocess, families.clip_tokenizer()))

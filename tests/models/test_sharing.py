@@ -31,8 +31,13 @@ SHARE = {
     "CustomTextCLIP TextTransformer",
 }  # fmt: skip
 FAMILIES = [
-    pytest.param(kind, name, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
-    for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
+    pytest.param(
+        kind, name, make, id=f"{kind.__name__}-{name}", marks=families.marks(name)
+    )
+    for kind, known in (
+        (TransformersBackend, families.TRANSFORMERS),
+        (OpenClipBackend, OPEN_CLIP),
+    )
     for name, make in known.items()
     if name in SHARE | {"SigLIP", "BLIP", "CoCa"}
 ]
@@ -43,7 +48,10 @@ rows = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(-1, 1)), min_s
 
 def tokens_of(prompts: list[list[tuple[int, int]]]) -> tuple[Tokens, Tensor]:
     length = max(map(len, prompts)) + 1
-    ids, slots = torch.zeros(len(prompts), length).long(), torch.full((len(prompts), length), -1)
+    ids, slots = (
+        torch.zeros(len(prompts), length).long(),
+        torch.full((len(prompts), length), -1),
+    )
     mask = torch.zeros(len(prompts), length).bool()
     for i, prompt in enumerate(prompts):
         for j, (token, slot) in enumerate(prompt):
@@ -52,12 +60,19 @@ def tokens_of(prompts: list[list[tuple[int, int]]]) -> tuple[Tokens, Tensor]:
 
 
 @given(rows)
-def test_a_node_for_each_distinct_beginning(prompts: list[list[tuple[int, int]]]) -> None:
+def test_a_node_for_each_distinct_beginning(
+    prompts: list[list[tuple[int, int]]],
+) -> None:
     tokens, slots = tokens_of(prompts)
     tree = Tree.of(tokens, slots)
-    beginnings = {tuple(prompt[: j + 1]) for prompt in prompts for j in range(len(prompt))}
+    beginnings = {
+        tuple(prompt[: j + 1]) for prompt in prompts for j in range(len(prompt))
+    }
     assert len(tree.first) == len(beginnings)
-    pairs = [(int(i), int(s)) for i, s in zip(tokens.ids.flatten(), slots.flatten(), strict=True)]
+    pairs = [
+        (int(i), int(s))
+        for i, s in zip(tokens.ids.flatten(), slots.flatten(), strict=True)
+    ]
     for prompt, path in zip(prompts, tree.paths.tolist(), strict=True):
         assert [pairs[tree.first[node]] for node in path[: len(prompt)]] == prompt
         assert set(path[len(prompt) :]) == {path[len(prompt) - 1]}  # padding
@@ -70,7 +85,9 @@ def test_a_node_for_each_distinct_beginning(prompts: list[list[tuple[int, int]]]
 def episodes_of(task: Task, count: int = 3) -> Tensor:
     """Other contexts, far from the initial one."""
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(count, *task.context.shape, generator=generator).to(task.context)
+    noise = torch.randn(count, *task.context.shape, generator=generator).to(
+        task.context
+    )
     context: Tensor = task.context + noise * task.context.norm() / noise[0].norm()
     return context
 
@@ -95,12 +112,18 @@ def test_every_family_gives_the_same_features_and_gradients(
         ]
         for e in range(len(contexts))
     ]
-    theirs = nn.functional.normalize(torch.stack([torch.stack(row) for row in alone]), dim=-1)
+    theirs = nn.functional.normalize(
+        torch.stack([torch.stack(row) for row in alone]), dim=-1
+    )
     # ALIGN and others compute parts in float32, CLIPSeg of transformers 4 its softmax
     tolerance = {"CLIPSeg": 1e-6}.get(name, 1e-9 if name in SHARE else 1e-5)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance)
-    weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1)).double()
-    gradients = [torch.autograd.grad((x * weight).sum(), contexts)[0] for x in (ours, theirs)]
+    weight = torch.randn(
+        ours.shape, generator=torch.Generator().manual_seed(1)
+    ).double()
+    gradients = [
+        torch.autograd.grad((x * weight).sum(), contexts)[0] for x in (ours, theirs)
+    ]
     scale = float(gradients[1].abs().max())
     torch.testing.assert_close(*gradients, rtol=0, atol=100 * tolerance * scale)
 
@@ -124,8 +147,12 @@ def test_blocks_see_each_beginning_once(kind: Any) -> None:
     real = [tuple(tokens.row(i)) for i in range(len(tokens.ids))]
     beginnings = {row[: j + 1] for row in real for j in range(len(row))}
     assert len(beginnings) < sum(map(len, real))
-    assert [shape[:2] for shape in seen[:-1]] == [(3, len(beginnings))] * (len(blocks) - 1)
-    assert all(not block._forward_pre_hooks and not block._forward_hooks for block in blocks)
+    assert [shape[:2] for shape in seen[:-1]] == [(3, len(beginnings))] * (
+        len(blocks) - 1
+    )
+    assert all(
+        not block._forward_pre_hooks and not block._forward_hooks for block in blocks
+    )
 
 
 def test_contexts_that_differ_between_prompts_are_kept_apart() -> None:
@@ -153,7 +180,9 @@ def test_hooks_are_gone_after_an_error() -> None:
     with pytest.raises(MemoryError):
         task.encode(task.target_prompts, task.context)
     handle.remove()
-    assert all(not block._forward_pre_hooks and not block._forward_hooks for block in blocks)
+    assert all(
+        not block._forward_pre_hooks and not block._forward_hooks for block in blocks
+    )
 
 
 class Block(nn.Module):
@@ -185,7 +214,9 @@ class Causal(nn.Module):
         causal = torch.full((ids.shape[1],) * 2, -torch.inf).triu(1)
         for block in self.blocks:
             if self.manner == "recomputed":
-                states = checkpoint(block, states, attn_mask=causal, use_reentrant=False)
+                states = checkpoint(
+                    block, states, attn_mask=causal, use_reentrant=False
+                )
             else:
                 states = block(states, attn_mask=causal)
             states = states if isinstance(states, Tensor) else states[0]
@@ -204,7 +235,9 @@ class Causal(nn.Module):
         ("recomputed", False),
     ],
 )
-def test_a_tower_that_does_not_play_along_runs_as_always(manner: str, shares: bool) -> None:
+def test_a_tower_that_does_not_play_along_runs_as_always(
+    manner: str, shares: bool
+) -> None:
     torch.manual_seed(0)
     module = Causal(manner)
     ids = torch.tensor([[1, 2, 7, 0, 0, 0], [1, 2, 5, 6, 7, 0]])
@@ -235,7 +268,9 @@ def test_checkpointing_of_open_clip_gives_the_same_answers(when: str) -> None:
     parts[0].set_grad_checkpointing(True)
     clf = make() if clf is None else clf
     for some in (images, images[:1]):
-        np.testing.assert_allclose(clf.predict_proba(some), expected[: len(some)], atol=1e-4)
+        np.testing.assert_allclose(
+            clf.predict_proba(some), expected[: len(some)], atol=1e-4
+        )
     parts[0].set_grad_checkpointing(False)
     np.testing.assert_allclose(clf.predict_proba(images), expected, atol=1e-4)
     assert parts[0].transformer.grad_checkpointing is False

@@ -12,7 +12,13 @@ import torch
 import transformers
 from fits import fit_on
 
-from fair_tta import AssociationCorrection, FairTPTClassifier, FairTTAError, Features, LogitBalance
+from fair_tta import (
+    AssociationCorrection,
+    FairTPTClassifier,
+    FairTTAError,
+    Features,
+    LogitBalance,
+)
 from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.methods._base import Adapter, check_adapter
 from fair_tta.models._backend import Backend
@@ -46,18 +52,26 @@ def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None
     assert clf.adapter == AssociationCorrection()
     own = whole._task.target_features
     torch.testing.assert_close(clf._task.target_features, own)
-    torch.testing.assert_close(clf._task.sensitive_features, whole._task.sensitive_features)
+    torch.testing.assert_close(
+        clf._task.sensitive_features, whole._task.sensitive_features
+    )
     stored = Features(np.random.default_rng(0).standard_normal((9, own.shape[1])))
     expected = whole.with_adapter("orthcali").predict_proba(stored)
-    np.testing.assert_allclose(clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5)
+    np.testing.assert_allclose(
+        clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5
+    )
     with pytest.warns(UserWarning, match="fitted on 9 images"):
         fitted = fit_on(LogitBalance(), clf, stored)
     whole.with_adapter(fitted)  # what a text tower fits, the whole model can use
-    with pytest.raises(ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"):
+    with pytest.raises(
+        ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"
+    ):
         clf.predict("image.png")
     with pytest.raises(ModelError, match="no image encoder here"):
         clf._backend.encode_images([])
-    with pytest.raises(ModelError, match=r"TextModel.* has no logit scale: pass `scale`"):
+    with pytest.raises(
+        ModelError, match=r"TextModel.* has no logit scale: pass `scale`"
+    ):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 
 
@@ -71,8 +85,12 @@ def test_a_text_tower_of_open_clip() -> None:
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=20.0, **NAMES)
     own = tower(tokenizer(["a photo of a cat.", "a photo of a dog."]))
     expected = own / own.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(clf._task.target_features, expected.detach(), atol=1e-5, rtol=0)
-    with pytest.raises(ModelError, match="open_clip TextTransformer has no logit scale"):
+    torch.testing.assert_close(
+        clf._task.target_features, expected.detach(), atol=1e-5, rtol=0
+    )
+    with pytest.raises(
+        ModelError, match="open_clip TextTransformer has no logit scale"
+    ):
         FairTPTClassifier(tower, processor=tokenizer, **NAMES)
 
 
@@ -88,7 +106,11 @@ def sentences() -> list[str]:
 def table(without: str = "") -> dict[str, Any]:
     vectors = np.random.default_rng(3).standard_normal((8, 6))
     found = dict(zip(sentences(), vectors, strict=True))
-    return {text: vector for text, vector in found.items() if not without or without not in text}
+    return {
+        text: vector
+        for text, vector in found.items()
+        if not without or without not in text
+    }
 
 
 def test_a_table_is_a_backend_of_whole_sentences() -> None:
@@ -104,8 +126,14 @@ def test_a_table_is_a_backend_of_whole_sentences() -> None:
     [
         ([1.0], r"`text_features` should be {prompt: vector} \(got list\)"),
         ({}, r"should be {prompt: vector} \(got none\)"),
-        ({"a": [1.0], "b": [1.0, 2.0]}, r"should all have one dimension \(got \[1, 2\]\)"),
-        ({"a": [[1.0]]}, r"`text_features\['a'\]` should be one row of finite numbers.*\[1, 1\]"),
+        (
+            {"a": [1.0], "b": [1.0, 2.0]},
+            r"should all have one dimension \(got \[1, 2\]\)",
+        ),
+        (
+            {"a": [[1.0]]},
+            r"`text_features\['a'\]` should be one row of finite numbers.*\[1, 1\]",
+        ),
         ({"a": [np.nan, 1.0]}, "should be one row of finite numbers"),
         ({"a": [0.0, 0.0]}, "not all zero"),
         ({"a": "word"}, r"`text_features\['a'\]` should be a vector"),
@@ -118,7 +146,9 @@ def test_tables_that_are_refused(features: Any, message: str) -> None:
 
 def test_a_prompt_that_the_table_lacks_is_named() -> None:
     with pytest.raises(PromptError) as error:
-        FairTPTClassifier.from_features(table(), ["cat", "dogs"], template="a photo of a {}.")
+        FairTPTClassifier.from_features(
+            table(), ["cat", "dogs"], template="a photo of a {}."
+        )
     assert str(error.value).startswith(
         "`text_features` should have the prompts 'a photo of a dogs.' (nearest to the first: "
         "'a photo of a dog.', 'a photo of a "
@@ -137,7 +167,9 @@ def test_a_prompt_that_the_table_lacks_is_named() -> None:
 
 @pytest.mark.parametrize("method", ["fair-tpt", "tpt", "zero", "memo", "seraser"])
 def test_methods_that_need_more_refuse_at_construction(method: str) -> None:
-    with pytest.raises(ModelError, match=r"needs .*, and there is no image encoder: choose") as one:
+    with pytest.raises(
+        ModelError, match=r"needs .*, and there is no image encoder: choose"
+    ) as one:
         FairTPTClassifier.from_features(table(), **NAMES, adapter=method)
     assert str(one.value).count(". ") == 0
 
@@ -149,5 +181,7 @@ def test_a_method_that_tunes_the_prompt_refuses() -> None:
         def adapt(self, task: Any, features: Any) -> Any: ...
 
     task = FairTPTClassifier.from_features(table(), **NAMES)._task
-    with pytest.raises(TowerError, match="tunes the prompt, but stored text features have no text"):
+    with pytest.raises(
+        TowerError, match="tunes the prompt, but stored text features have no text"
+    ):
         check_adapter(Tunes(), task)

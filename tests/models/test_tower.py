@@ -63,7 +63,8 @@ def tower(manner: str) -> TextTower:
     module = Tower(manner)
     if manner == "one-hot":
         module.forward = lambda ids, mask: (  # type: ignore[method-assign]
-            (nn.functional.one_hot(ids, 8).float() @ module.words.weight) * mask[..., None]
+            (nn.functional.one_hot(ids, 8).float() @ module.words.weight)
+            * mask[..., None]
         ).sum(1)
     return TextTower(module, manner, module, PROBE)
 
@@ -79,15 +80,23 @@ def tower(manner: str) -> TextTower:
 def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
     it: Any = tower(manner)
     assert it.layer is None
-    assert it.encode_text(PROBE).shape == (2, 4)  # the model's own features are there all the same
-    with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
+    assert it.encode_text(PROBE).shape == (
+        2,
+        4,
+    )  # the model's own features are there all the same
+    with pytest.raises(
+        TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"
+    ):
         it.embed_tokens(PROBE.ids)
-    with pytest.raises(TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"):
+    with pytest.raises(
+        TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"
+    ):
         it.encode_prompts(PROBE, torch.ones(2, 6, 4))
 
 
 @pytest.mark.parametrize(
-    ("manner", "cuts"), [("masks", True), ("forgets the mask", False), ("fixed length", False)]
+    ("manner", "cuts"),
+    [("masks", True), ("forgets the mask", False), ("fixed length", False)],
 )
 def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> None:
     it = tower(manner)
@@ -126,7 +135,10 @@ class Rounded(Wrapped):
     """Its product is rounded otherwise at the first places, as some processors do."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        return super().forward(ids) * (1 + 3e-7 * (torch.arange(ids.shape[1]) < 4))[:, None]
+        return (
+            super().forward(ids)
+            * (1 + 3e-7 * (torch.arange(ids.shape[1]) < 4))[:, None]
+        )
 
 
 @pytest.mark.parametrize("wrapper", [Wrapped, Rounded])
@@ -139,7 +151,9 @@ def test_a_wrapped_table_is_replaced_as_a_whole(wrapper: type[Wrapped]) -> None:
 
     def own(tokens: Tokens) -> Tensor:
         output = model.get_text_features(tokens.ids, attention_mask=tokens.mask.long())
-        features: Tensor = getattr(output, "pooler_output", output)  # transformers 5, and 4
+        features: Tensor = getattr(
+            output, "pooler_output", output
+        )  # transformers 5, and 4
         return features
 
     assert_splice_is_exact(backend, own)
@@ -156,7 +170,9 @@ def test_equally_long_prompts_without_padding() -> None:
     model = families.seeded(lambda: (transformers.Aimv2Model(config),))[0]
     backend = TransformersBackend(model, families._images(), tokenizer)
     two = backend.encode_text(backend.tokenize(["a cat", "a dog"]))
-    three = backend.encode_text(backend.tokenize(["a cat", "a dog", "a very big black dog"]))
+    three = backend.encode_text(
+        backend.tokenize(["a cat", "a dog", "a very big black dog"])
+    )
     torch.testing.assert_close(two, three[:2], rtol=1e-4, atol=1e-5)
 
 
@@ -180,7 +196,9 @@ def test_zero_shot_works_without_splicing_and_others_say_what_does() -> None:
     FairTPTClassifier(twin, TARGETS, SENSITIVE, TEMPLATE, adapter=NeedsGradient())
 
 
-def test_a_model_is_taken_once_to_find_out_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_taken_once_to_find_out_about_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Between two times another thread could run it, which our hooks would take for our call."""
     depths = [0]
 

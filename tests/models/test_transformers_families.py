@@ -38,7 +38,9 @@ def own_text_features(name: str, model: Any) -> Callable[[Tokens], Any]:
     return call
 
 
-def own_logits(name: str, model: Any, images: Any, tokenizer: Any) -> Callable[..., Any]:
+def own_logits(
+    name: str, model: Any, images: Any, tokenizer: Any
+) -> Callable[..., Any]:
     """The model's own forward, with the padding its pipeline would use."""
 
     @torch.no_grad()
@@ -51,7 +53,10 @@ def own_logits(name: str, model: Any, images: Any, tokenizer: Any) -> Callable[.
         if name not in NO_MASK:
             inputs["attention_mask"] = text["attention_mask"]
         pixels = images(images=pictures, return_tensors="pt")
-        pixels = {k: v.to(model.dtype) if v.is_floating_point() else v for k, v in pixels.items()}
+        pixels = {
+            k: v.to(model.dtype) if v.is_floating_point() else v
+            for k, v in pixels.items()
+        }
         if name == "BLIP ITC":
             return model(**inputs, **pixels, use_itm_head=False).itm_score
         return model(**inputs, **pixels).logits_per_image
@@ -64,7 +69,9 @@ def family(request: pytest.FixtureRequest) -> Parts:
     return (request.param, *families.seeded(families.TRANSFORMERS[request.param]))
 
 
-@pytest.fixture(params=[pytest.param(n, marks=families.marks(n)) for n in families.TRANSFORMERS])
+@pytest.fixture(
+    params=[pytest.param(n, marks=families.marks(n)) for n in families.TRANSFORMERS]
+)
 def structure(request: pytest.FixtureRequest) -> Parts:
     """All but one family of each structure are slow."""
     return (request.param, *families.seeded(families.TRANSFORMERS[request.param]))
@@ -100,14 +107,21 @@ def test_zero_shot_in_half_precision(structure: Parts, dtype: torch.dtype) -> No
     backend = TransformersBackend(model, images, tokenizer)
     assert backend.dtype == dtype
     assert backend.cuts_tail is (name not in MAY_NOT_CUT)
-    assert_zero_shot_is(backend, own_logits(name, model, images, tokenizer), tolerance=1e-2)
+    assert_zero_shot_is(
+        backend, own_logits(name, model, images, tokenizer), tolerance=1e-2
+    )
 
 
 def test_the_longest_sentence(structure: Parts) -> None:
     """What fits works, one token more is refused; RoBERTa's positions start after its padding."""
     name, model, images, tokenizer = structure
     backend = TransformersBackend(model, images, tokenizer)
-    longest = {"AltCLIP": 62, "Chinese-CLIP": 64, "ALIGN": 64, "VisionTextDualEncoder": 64}
+    longest = {
+        "AltCLIP": 62,
+        "Chinese-CLIP": 64,
+        "ALIGN": 64,
+        "VisionTextDualEncoder": 64,
+    }
     limit = longest.get(name, 64 if name in NO_MASK or "BLIP" in name else 77)
     words: list[str] = []
     while len(tokenizer(" ".join([*words, "a"]))["input_ids"]) <= limit:

@@ -38,8 +38,20 @@ def transformers_clip() -> tuple[Any, Any]:
 
 
 def open_clip_clip() -> tuple[Any, Any]:
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    vision = {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    }
     model = families.seeded(lambda: (open_clip.CLIP(16, vision, text),))[0]
     preprocess = open_clip.image_transform(32, is_train=False)
     return model, (model, preprocess, open_clip.SimpleTokenizer())
@@ -94,7 +106,13 @@ def draw_in(module: Any) -> Any:
 
 def use_and_fail(model: Any, parts: Any) -> None:
     """Fail in the middle of construction, of a prediction, and of a spliced call."""
-    for tower, calls in (("text", 0), ("text", 2), ("text", 4), ("text", 6), ("vision", 0)):
+    for tower, calls in (
+        ("text", 0),
+        ("text", 2),
+        ("text", 4),
+        ("text", 6),
+        ("vision", 0),
+    ):
         handle = fail_in(layer_of(model, tower), calls)
         with pytest.raises(Broken):
             for _ in range(4):
@@ -107,7 +125,12 @@ def weights(model: Any) -> Any:
 
 
 def hooks(model: Any) -> Any:
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    kinds = (
+        "_forward_hooks",
+        "_forward_pre_hooks",
+        "_backward_hooks",
+        "_backward_pre_hooks",
+    )
     return [[list(getattr(m, kind)) for kind in kinds] for m in model.modules()]
 
 
@@ -135,7 +158,11 @@ ITEMS: dict[str, Callable[[Any], Any]] = {
     "tables": buffers,
     "random states": random_states,
     "attributes": lambda model: [
-        {k: v for k, v in vars(m).items() if isinstance(v, int | float | str | bool | None)}
+        {
+            k: v
+            for k, v in vars(m).items()
+            if isinstance(v, int | float | str | bool | None)
+        }
         for m in model.modules()
     ],
 }
@@ -159,10 +186,14 @@ def test_comes_back_as_it_was(loaded: tuple[Any, Any], fails: bool) -> None:
         use_and_fail(model, parts)
     else:
         use(parts)
-    assert [name for name, look in ITEMS.items() if not same(before[name], look(model))] == []
+    assert [
+        name for name, look in ITEMS.items() if not same(before[name], look(model))
+    ] == []
 
 
-def test_a_model_in_training_mode_gives_the_same_answer(loaded: tuple[Any, Any]) -> None:
+def test_a_model_in_training_mode_gives_the_same_answer(
+    loaded: tuple[Any, Any],
+) -> None:
     model, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
     expected = clf.predict_proba([picture()])
@@ -197,7 +228,9 @@ def interrupt_at(moment: int, block: Callable[[], None]) -> bool:
     return count == moment
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a finaliser
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # in a finaliser
 @pytest.mark.parametrize("alone", [True, False])
 def test_modes_are_restored_wherever_ctrl_c_comes(
     alone: bool, monkeypatch: pytest.MonkeyPatch
@@ -223,13 +256,17 @@ def test_modes_are_restored_wherever_ctrl_c_comes(
 
 def test_works_inside_inference_mode_and_no_grad(loaded: tuple[Any, Any]) -> None:
     _, parts = loaded
-    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba(
+        [picture()]
+    )
     with torch.inference_mode():
         clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
         assert np.array_equal(clf.predict_proba([picture()]), expected)
         context = clf._task.context
     assert not context.is_inference()
-    clf._task.encode(clf._task.target_prompts, context.clone().requires_grad_()).sum().backward()
+    clf._task.encode(
+        clf._task.target_prompts, context.clone().requires_grad_()
+    ).sum().backward()
     with torch.no_grad():
         assert np.array_equal(clf.predict_proba([picture()]), expected)
 
@@ -261,9 +298,13 @@ def test_features_that_are_not_finite_are_an_error(loaded: tuple[Any, Any]) -> N
     handle.remove()
 
 
-def test_autocast_of_the_caller_does_not_reach_the_answers(loaded: tuple[Any, Any]) -> None:
+def test_autocast_of_the_caller_does_not_reach_the_answers(
+    loaded: tuple[Any, Any],
+) -> None:
     _, parts = loaded
-    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba([picture()])
+    expected = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE).predict_proba(
+        [picture()]
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE)
         assert np.array_equal(clf.predict_proba([picture()]), expected)
@@ -274,7 +315,9 @@ def test_a_prediction_borrows_the_model_once(
     loaded: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, parts = loaded
-    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
+    clf = FairTPTClassifier(
+        parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction"
+    )
     clf.predict(picture(0))  # features of prompts are made here
     entered: list[object] = []
     enter = borrow._Users.enter
@@ -308,7 +351,9 @@ def test_within_a_block_others_still_wait_for_who_has_to_be_alone() -> None:
 @pytest.mark.parametrize(
     "context", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)]
 )
-def test_a_mode_that_is_entered_within_a_block_does_not_reach_an_inner_one(context: Any) -> None:
+def test_a_mode_that_is_entered_within_a_block_does_not_reach_an_inner_one(
+    context: Any,
+) -> None:
     model = torch.nn.Linear(2, 2)
     with untouched(model), context(), untouched(model):
         outcome = model(torch.ones(1, 2))
@@ -327,10 +372,14 @@ def test_threads_take_turns(loaded: tuple[Any, Any]) -> None:
         assert [job.result() for job in jobs] == expected
 
 
-def test_threads_with_one_view_are_in_the_vision_tower_together(loaded: tuple[Any, Any]) -> None:
+def test_threads_with_one_view_are_in_the_vision_tower_together(
+    loaded: tuple[Any, Any],
+) -> None:
     """Each waits there for the other, so that a lock around the model would never end."""
     model, parts = loaded
-    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction")
+    clf = FairTPTClassifier(
+        parts, TARGETS, SENSITIVE, TEMPLATE, adapter="association-correction"
+    )
     expected = [clf.predict(picture(i)).label for i in range(2)]
     clf._vision.forget()
     model.train()  # one mode for both, until the last has left
@@ -341,14 +390,19 @@ def test_threads_with_one_view_are_in_the_vision_tower_together(loaded: tuple[An
         both.wait()
         modes.append(model.training)
 
-    with layer_of(model, "vision").register_forward_hook(wait), ThreadPoolExecutor(2) as pool:
+    with (
+        layer_of(model, "vision").register_forward_hook(wait),
+        ThreadPoolExecutor(2) as pool,
+    ):
         found = pool.map(clf.predict, [picture(0), picture(1)])
         assert [prediction.label for prediction in found] == expected
     assert modes == [False, False]
     assert all(module.training for module in model.modules())
 
 
-def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any]) -> None:
+def test_one_thread_tunes_the_prompt_while_others_predict(
+    loaded: tuple[Any, Any],
+) -> None:
     """Tensors that it exchanges for a while are not taken for other weights."""
     _, parts = loaded
     clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
@@ -357,7 +411,9 @@ def test_one_thread_tunes_the_prompt_while_others_predict(loaded: tuple[Any, Any
     task = clf._task
     clf._vision.forget()
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)]
+        jobs = [
+            pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)
+        ]
         found = [job.result() for job in jobs]
     assert [found[0::2], found[1::2]] == expected
     assert clf._task is task
@@ -380,7 +436,9 @@ def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
     assert all(filters == before for filters in seen)
 
 
-def test_numbers_that_another_thread_draws_do_not_come_twice(loaded: tuple[Any, Any]) -> None:
+def test_numbers_that_another_thread_draws_do_not_come_twice(
+    loaded: tuple[Any, Any],
+) -> None:
     """Nothing is rewound: of numbers drawn meanwhile none is a repeat."""
     _, parts = loaded
     done = threading.Event()
@@ -439,7 +497,9 @@ def test_a_classifier_can_be_copied_and_sent(
     loaded: tuple[Any, Any], adapter: Any, how: str
 ) -> None:
     views = [picture(5), picture(6)]
-    clf = FairTPTClassifier(loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views)
+    clf = FairTPTClassifier(
+        loaded[1], TARGETS, SENSITIVE, TEMPLATE, adapter=adapter, views=views
+    )
     expected = clf.predict(picture())
     other = pickle.loads(pickle.dumps(clf)) if how == "pickle" else copy.deepcopy(clf)
     backends: tuple[Any, Any] = other._backend, clf._backend

@@ -34,7 +34,9 @@ def in_place(model: Any) -> None:
 
 def one_matrix(model: Any) -> None:
     with torch.no_grad():
-        next(p for name, p in model.named_parameters() if "proj" in name and p.ndim == 2).mul_(-1)
+        next(
+            p for name, p in model.named_parameters() if "proj" in name and p.ndim == 2
+        ).mul_(-1)
 
 
 def scale(model: Any) -> None:
@@ -54,14 +56,19 @@ def other_state(model: Any) -> None:
 
 
 def assigned_state(model: Any) -> None:
-    state = {k: v * 0.9 if v.is_floating_point() else v for k, v in model.state_dict().items()}
+    state = {
+        k: v * 0.9 if v.is_floating_point() else v
+        for k, v in model.state_dict().items()
+    }
     model.load_state_dict(state, assign=True)
 
 
 def new_parameter(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
-            module.weight = nn.Parameter(module.weight.detach() * torch.linspace(0.5, 1.5, 32))
+            module.weight = nn.Parameter(
+                module.weight.detach() * torch.linspace(0.5, 1.5, 32)
+            )
 
 
 def new_numbers(model: Any) -> None:
@@ -195,7 +202,9 @@ def classifier(parts: Any) -> FairTPTClassifier:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_answers_are_those_of_the_changed_model(loaded: tuple[Any, Any], change: str) -> None:
+def test_answers_are_those_of_the_changed_model(
+    loaded: tuple[Any, Any], change: str
+) -> None:
     model, parts = loaded
     clf = classifier(parts)
     methods: list[Any] = [ZeroShot(), FairTPT(steps=2) >> OrthCali(lam=1)]
@@ -231,7 +240,9 @@ def test_forget_is_enough_for_tensors_of_inference_mode() -> None:
         in_place(model)
         clf.forget()
         after = clf.predict_proba(PICTURES)
-        assert np.array_equal(after, FairTPTClassifier(parts, TARGETS).predict_proba(PICTURES))
+        assert np.array_equal(
+            after, FairTPTClassifier(parts, TARGETS).predict_proba(PICTURES)
+        )
     assert not np.array_equal(after, before)
 
 
@@ -245,7 +256,9 @@ def test_a_hook_that_is_taken_away_is_noticed(loaded: tuple[Any, Any]) -> None:
     assert np.array_equal(clf.predict_proba(PICTURES), expected)
 
 
-def test_features_of_images_are_those_of_the_changed_model(loaded: tuple[Any, Any]) -> None:
+def test_features_of_images_are_those_of_the_changed_model(
+    loaded: tuple[Any, Any],
+) -> None:
     model, parts = loaded
     clf = classifier(parts)
     kept = clf.encode(PICTURES)
@@ -272,7 +285,9 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
     assert torch.equal(first.context, context)
     assert not torch.equal(clf._task.context, context)
     clf.predict(PICTURES)
-    assert not {key for key in clf._cache._kept if key[0] is not clf._vision._owner} & kept
+    assert (
+        not {key for key in clf._cache._kept if key[0] is not clf._vision._owner} & kept
+    )
 
 
 def test_nothing_is_computed_again_while_weights_stay(loaded: tuple[Any, Any]) -> None:

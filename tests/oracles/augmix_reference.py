@@ -50,7 +50,9 @@ OPS: dict[str, Callable[..., Image.Image]] = {
     "equalize": ImageOps.equalize,
     "posterize": lambda image, bits: ImageOps.posterize(image, bits),
     "solarize": lambda image, threshold: ImageOps.solarize(image, threshold),
-    "rotate": lambda image, degrees: image.rotate(degrees, resample=Image.Resampling.BILINEAR),
+    "rotate": lambda image, degrees: image.rotate(
+        degrees, resample=Image.Resampling.BILINEAR
+    ),
     "shear_x": lambda image, level: affine(image, 1, level, 0, 0, 1, 0),
     "shear_y": lambda image, level: affine(image, 1, 0, 0, level, 1, 0),
     "translate_x": lambda image, pixels: affine(image, 1, 0, pixels, 0, 1, 0),
@@ -81,7 +83,10 @@ def _replay_one(
 
 
 def crop_flip(
-    image: Image.Image, size: tuple[int, int], box: tuple[int, int, int, int], flip: bool
+    image: Image.Image,
+    size: tuple[int, int],
+    box: tuple[int, int, int, int],
+    flip: bool,
 ) -> Image.Image:
     top, left, height, width = box
     crop = image.crop((left, top, left + width, top + height))
@@ -96,7 +101,9 @@ def reference_views(
     return torch.stack([_random_view(image, size, rng) for _ in range(n - 1)])
 
 
-def _random_view(image: Image.Image, size: tuple[int, int], rng: np.random.Generator) -> Tensor:
+def _random_view(
+    image: Image.Image, size: tuple[int, int], rng: np.random.Generator
+) -> Tensor:
     crop = crop_flip(image, size, _random_box(image, rng), rng.random() < 0.5)
     weights = rng.dirichlet([1.0] * 3)
     skip = rng.beta(1, 1)
@@ -109,7 +116,9 @@ def _random_view(image: Image.Image, size: tuple[int, int], rng: np.random.Gener
     return skip * _normalise(crop) + (1 - skip) * mix
 
 
-def _random_box(image: Image.Image, rng: np.random.Generator) -> tuple[int, int, int, int]:
+def _random_box(
+    image: Image.Image, rng: np.random.Generator
+) -> tuple[int, int, int, int]:
     while True:
         area = image.width * image.height * rng.uniform(0.08, 1)
         ratio = math.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3)))

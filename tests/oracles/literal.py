@@ -40,7 +40,12 @@ class Task:
         return [
             *self.target_prompts,
             *(p for attribute in self.sensitive_prompts for p in attribute),
-            *(p for attribute in self.joint_prompts for of_class in attribute for p in of_class),
+            *(
+                p
+                for attribute in self.joint_prompts
+                for of_class in attribute
+                for p in of_class
+            ),
         ]
 
 
@@ -50,7 +55,9 @@ class Task:
 class LiteralText:
     """The text side of one model: ``kind`` is "hf" or "openclip"."""
 
-    def __init__(self, model: Any, kind: Literal["hf", "openclip"], tokenizer: Any) -> None:
+    def __init__(
+        self, model: Any, kind: Literal["hf", "openclip"], tokenizer: Any
+    ) -> None:
         assert not model.training
         self.model, self.kind, self.tokenizer = model, kind, tokenizer
         if kind == "hf":
@@ -60,7 +67,9 @@ class LiteralText:
             table = model if hasattr(model, "token_embedding") else model.text
             self.length = model.context_length
         names = ("token_embedding", "word_embeddings")
-        (self.embedding,) = (getattr(table, name) for name in names if hasattr(table, name))
+        (self.embedding,) = (
+            getattr(table, name) for name in names if hasattr(table, name)
+        )
         self.scale = float(model.logit_scale.detach().exp())
 
     def initial(self, task: Task) -> Tensor:
@@ -105,7 +114,9 @@ class LiteralText:
 
     def tokens(self, prompt: Prompt) -> tuple[Tensor, Tensor, list[int]]:
         """Ids and attention mask, both at full length, and the places of the context tokens."""
-        ids, mask, places = self._hf(prompt) if self.kind == "hf" else self._openclip(prompt)
+        ids, mask, places = (
+            self._hf(prompt) if self.kind == "hf" else self._openclip(prompt)
+        )
         assert len(ids) == len(mask) == self.length, "the prompt is too long"
         return ids, mask, places
 
@@ -141,10 +152,16 @@ class LiteralText:
                 continue
             letters = [i for i in range(start, end) if not text[i].isspace()]
             if not letters:  # a lone space belongs to the word that it begins
-                letters = [i for i in range(end, len(text)) if not text[i].isspace()][:1]
+                letters = [i for i in range(end, len(text)) if not text[i].isspace()][
+                    :1
+                ]
             if not any(in_name[i] for i in letters):
                 places.append(place)
-        return torch.tensor(found["input_ids"]), torch.tensor(found["attention_mask"]), places
+        return (
+            torch.tensor(found["input_ids"]),
+            torch.tensor(found["attention_mask"]),
+            places,
+        )
 
     def _openclip(self, prompt: Prompt) -> tuple[Tensor, Tensor, list[int]]:
         whole = self.tokenizer.encode("".join(part for part, _ in prompt))
@@ -153,10 +170,14 @@ class LiteralText:
         for part, is_name in prompt:
             new = self.tokenizer.encode(part)
             if not is_name:
-                places += [1 + len(pieces) + i for i in range(len(new))]  # 1: start of text
+                places += [
+                    1 + len(pieces) + i for i in range(len(new))
+                ]  # 1: start of text
             pieces += new
         assert pieces == whole, "a token crosses the border of a name"
-        ids = self.tokenizer(["".join(part for part, _ in prompt)], context_length=self.length)[0]
+        ids = self.tokenizer(
+            ["".join(part for part, _ in prompt)], context_length=self.length
+        )[0]
         ends = [self.tokenizer.sot_token_id, *whole, self.tokenizer.eot_token_id]
         assert ids[: len(ends)].tolist() == ends
         return ids, (torch.arange(self.length) < len(ends)).long(), places
@@ -183,7 +204,9 @@ def entropy_of_mean(log_p: Tensor) -> Tensor:
     return -(log_mean.exp() * log_mean).sum() / math.log(classes)
 
 
-def confident(text: LiteralText, task: Task, views: Tensor, rho: float, context: Tensor) -> Tensor:
+def confident(
+    text: LiteralText, task: Task, views: Tensor, rho: float, context: Tensor
+) -> Tensor:
     """Indices of the views that are kept: lowest target entropy first, ties in order."""
     with torch.no_grad():
         log_p = log_probabilities(text, task.target_prompts, context, views)
@@ -219,7 +242,12 @@ def terms(
         target = mean([entropy(task.target_prompts, context[y]) for y in classes])
         sensitive = mean(
             [
-                total([entropy(attribute[y], context[y]) for attribute in task.joint_prompts])
+                total(
+                    [
+                        entropy(attribute[y], context[y])
+                        for attribute in task.joint_prompts
+                    ]
+                )
                 for y in classes
             ]
         )
@@ -228,7 +256,9 @@ def terms(
     if loss == "T":
         return target, None
     if loss == "S":
-        return target, total([entropy(values, context) for values in task.sensitive_prompts])
+        return target, total(
+            [entropy(values, context) for values in task.sensitive_prompts]
+        )
     assert loss == "TS"
     return target, total(
         [
@@ -243,7 +273,9 @@ def terms(
 
 def preference(lam: float) -> Tensor:
     """Of the two objectives: ``(1, lam)``, or ``(0, 1)`` where lam is infinite."""
-    return torch.tensor([0.0, 1.0] if math.isinf(lam) else [1.0, lam], dtype=torch.float64)
+    return torch.tensor(
+        [0.0, 1.0] if math.isinf(lam) else [1.0, lam], dtype=torch.float64
+    )
 
 
 def upgrad_closed_form(jacobian: Tensor, pref: Tensor) -> Tensor:
@@ -264,10 +296,14 @@ def upgrad_aggregate(jacobian: Tensor, pref: Tensor) -> Tensor:
     norms = rows.norm(dim=1)
     cosine = float(rows[0] @ rows[1] / (norms[0] * norms[1]))
     if not (abs(cosine) < 1 - 1e-8 and 1e-6 < float(norms[0] / norms[1]) < 1e6):
-        return closed.to(jacobian.dtype)  # the quadratic programme is singular, or nearly
+        return closed.to(
+            jacobian.dtype
+        )  # the quadratic programme is singular, or nearly
     projector = QuadprogProjector(norm_eps=0.0, reg_eps=0.0)
     found: Tensor = UPGrad(pref_vector=pref, projector=projector)(rows)
-    assert float((found - closed).norm()) <= 1e-6 * float(pref @ norms), "UPGrad: two answers"
+    assert float((found - closed).norm()) <= 1e-6 * float(pref @ norms), (
+        "UPGrad: two answers"
+    )
     return found.to(jacobian.dtype)
 
 
@@ -289,7 +325,9 @@ class Result:
     change: float  # D, of the target term in ELRA's probe; nan at a fixed rate
     relative_step: float  # |t1 - t0| / |t0| of the first step
     degenerate: bool = False  # ELRA: no gradient or no change, so no step was made
-    losses: list[tuple[float, float]] = field(default_factory=list)  # (l(Y), l(S)) before each step
+    losses: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # (l(Y), l(S)) before each step
 
 
 def fair_tpt(
@@ -371,7 +409,9 @@ def fair_tpt(
             losses.append(differentiate())
             optimizer.step()
             if step == 0:
-                relative_step = float((parameter.detach() - start).norm() / start.norm())
+                relative_step = float(
+                    (parameter.detach() - start).norm() / start.norm()
+                )
 
     tuned = parameter.detach().clone()
     with torch.no_grad():
@@ -380,7 +420,8 @@ def fair_tpt(
             context=tuned,
             learning_rate=learning_rate,
             sensitive_probabilities=[
-                _sensitive(text, values, views[:1], tuned) for values in task.sensitive_prompts
+                _sensitive(text, values, views[:1], tuned)
+                for values in task.sensitive_prompts
             ],
             kept=kept,
             direction=direction,
@@ -400,10 +441,14 @@ def _answer(text: LiteralText, task: Task, view: Tensor, context: Tensor) -> Ten
     prompts = task.target_prompts
     if context.ndim == 2:
         return log_probabilities(text, prompts, context, view)[0].exp()
-    own = torch.cat([text.features([p], at) for p, at in zip(prompts, context, strict=True)])
+    own = torch.cat(
+        [text.features([p], at) for p, at in zip(prompts, context, strict=True)]
+    )
     own = own.to(view.dtype)  # the class y with its own context
     own = own / own.norm(dim=1, keepdim=True)
-    return torch.softmax(text.scale * (view / view.norm(dim=1, keepdim=True)) @ own.T, dim=1)[0]
+    return torch.softmax(
+        text.scale * (view / view.norm(dim=1, keepdim=True)) @ own.T, dim=1
+    )[0]
 
 
 def _sensitive(
@@ -411,7 +456,9 @@ def _sensitive(
 ) -> Tensor:
     if context.ndim == 2:
         return log_probabilities(text, prompts, context, view)[0].exp()
-    return torch.stack([log_probabilities(text, prompts, at, view)[0].exp() for at in context])
+    return torch.stack(
+        [log_probabilities(text, prompts, at, view)[0].exp() for at in context]
+    )
 
 
 def zero_shot(
@@ -427,7 +474,11 @@ def zero_shot(
 
 
 def zero(
-    text: LiteralText, task: Task, views: Tensor, rho: float, context: Tensor | None = None
+    text: LiteralText,
+    task: Task,
+    views: Tensor,
+    rho: float,
+    context: Tensor | None = None,
 ) -> tuple[Tensor, int]:
     """Votes ``[C]`` (whole numbers) of the kept views, and the label.
 
@@ -476,7 +527,9 @@ class Calibration:
         for difference in self.differences:
             rows.append(weight * torch.kron(eye, difference[None]))
             wanted.append(torch.zeros(d, dtype=torch.float64))
-        solution: Tensor = torch.linalg.lstsq(torch.cat(rows), torch.cat(wanted)[:, None]).solution
+        solution: Tensor = torch.linalg.lstsq(
+            torch.cat(rows), torch.cat(wanted)[:, None]
+        ).solution
         return solution.view(d, d)
 
 
@@ -486,7 +539,9 @@ def calibration(
     """OrthCali's problem for a task, with the initial context unless another is given."""
     at = text.initial(task) if context is None else context
     with torch.no_grad():
-        sensitive = torch.cat([text.features(values, at) for values in task.sensitive_prompts])
+        sensitive = torch.cat(
+            [text.features(values, at) for values in task.sensitive_prompts]
+        )
         a = _unit(sensitive).T
         rank_tolerance = max(a.shape) * torch.finfo(sensitive.dtype).eps
         # A (A'A)^-1 A' = A A^+
@@ -503,7 +558,11 @@ def calibration(
 
 
 def orthcali(
-    text: LiteralText, task: Task, views: Tensor, lam: float, context: Tensor | None = None
+    text: LiteralText,
+    task: Task,
+    views: Tensor,
+    lam: float,
+    context: Tensor | None = None,
 ) -> Tensor:
     """Probabilities ``[C]`` of view 0 with target features projected and normalised again.
 

@@ -62,10 +62,15 @@ class Question:
 
 def parts(prompts: list[Prompt]) -> list[literal.Prompt]:
     """Prompts as the literal algorithm has them."""
-    return [[(part.text, part.slot is not None) for part in prompt.parts] for prompt in prompts]
+    return [
+        [(part.text, part.slot is not None) for part in prompt.parts]
+        for prompt in prompts
+    ]
 
 
-def drawn_question(name: str, images: int, seed: int = 77, scale: float | None = None) -> Question:
+def drawn_question(
+    name: str, images: int, seed: int = 77, scale: float | None = None
+) -> Question:
     """Return a task of the drawn world with a twin of its model in float64.
 
     Its inverse temperature is the model's own, 8.5; those of real CLIPs are 100.
@@ -78,7 +83,10 @@ def drawn_question(name: str, images: int, seed: int = 77, scale: float | None =
     templates = Templates.from_sentence(world.template)
     attributes = clf._task.sensitive.values()
     joint = [
-        [parts(templates._joint_prompts({y: y}, names)) for y in clf._task.targets.values()]
+        [
+            parts(templates._joint_prompts({y: y}, names))
+            for y in clf._task.targets.values()
+        ]
         for names in attributes
     ]
     plain = literal.Task(
@@ -147,7 +155,9 @@ def _print(title: str, steps: list[float], errors: list[float]) -> None:
     for low, high in pairwise(EDGES):
         found = [e for step, e in zip(steps, errors, strict=True) if low < step <= high]
         if found:
-            figures = f"n {len(found)}, median {np.median(found):.1e}, max {max(found):.1e}"
+            figures = (
+                f"n {len(found)}, median {np.median(found):.1e}, max {max(found):.1e}"
+            )
             print(f"  steps {low:g} to {high:g}: {figures}")
 
 
@@ -158,7 +168,9 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=48, help="of each drawn task")
     parser.add_argument("--seeds", type=int, default=10, help="of each tower")
     parser.add_argument("--save", type=Path, help="keep the answers here")
-    parser.add_argument("--against", type=Path, help="compare with answers that were kept")
+    parser.add_argument(
+        "--against", type=Path, help="compare with answers that were kept"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [
@@ -169,15 +181,27 @@ def main() -> None:
     ]
     steps = [answer.relative_step for answer in found]
     if options.save:
-        options.save.write_text(json.dumps([[a.relative_step, a.probabilities] for a in found]))
+        options.save.write_text(
+            json.dumps([[a.relative_step, a.probabilities] for a in found])
+        )
     if options.against:
         kept = json.loads(options.against.read_text())
-        others = [largest(a.probabilities, p) for a, (_, p) in zip(found, kept, strict=True)]
+        others = [
+            largest(a.probabilities, p) for a, (_, p) in zip(found, kept, strict=True)
+        ]
         _print("beside the answers that were kept", [step for step, _ in kept], others)
         return
     print(f"longest step: {max(steps):.0f}")
-    _print("beside exact arithmetic", steps, [largest(a.probabilities, a.exact) for a in found])
-    _print("alone and in a batch", steps, [largest(a.probabilities, a.alone) for a in found])
+    _print(
+        "beside exact arithmetic",
+        steps,
+        [largest(a.probabilities, a.exact) for a in found],
+    )
+    _print(
+        "alone and in a batch",
+        steps,
+        [largest(a.probabilities, a.alone) for a in found],
+    )
 
 
 if __name__ == "__main__":

@@ -30,11 +30,16 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def tokenize_with(tokenizer: Any, left: bool = False) -> Callable[[Sequence[str]], Tokens]:
+def tokenize_with(
+    tokenizer: Any, left: bool = False
+) -> Callable[[Sequence[str]], Tokens]:
     def tokenize(texts: Sequence[str]) -> Tokens:
         rows = tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
         length = max(map(len, rows)) + 2
-        ids, mask = torch.zeros(len(rows), length).long(), torch.zeros(len(rows), length).bool()
+        ids, mask = (
+            torch.zeros(len(rows), length).long(),
+            torch.zeros(len(rows), length).bool(),
+        )
         for i, row in enumerate(rows):
             columns = slice(length - len(row), None) if left else slice(0, len(row))
             ids[i, columns] = torch.tensor(row)
@@ -57,7 +62,9 @@ def sets_of(
 
 def expected_kinds(tokenizer: Any, prompt: Prompt) -> list[str]:
     """For each token 'special', 'name', 'template' or 'both', from the tokenizer's own offsets."""
-    encoded = tokenizer(prompt.text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    encoded = tokenizer(
+        prompt.text, return_offsets_mapping=True, return_special_tokens_mask=True
+    )
     name_at: list[bool] = []
     for part in prompt.parts:
         name_at += [part.slot is not None] * len(part.text)
@@ -65,7 +72,9 @@ def expected_kinds(tokenizer: Any, prompt: Prompt) -> list[str]:
     for (start, stop), special in zip(
         encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
     ):
-        touched = {name_at[i] for i in range(start, stop) if not prompt.text[i].isspace()}
+        touched = {
+            name_at[i] for i in range(start, stop) if not prompt.text[i].isspace()
+        }
         if special:
             kinds.append("special")
         else:
@@ -82,7 +91,9 @@ def assert_context_is_right(
     for row, prompt in enumerate(prompts):
         slots, ids = placed.slots[row], placed.tokens.ids[row]
         used = slots[slots >= 0]
-        assert torch.equal(ids[slots >= 0], context[used])  # the spliced prompt is the prompt
+        assert torch.equal(
+            ids[slots >= 0], context[used]
+        )  # the spliced prompt is the prompt
         assert used.tolist() == sorted(set(used.tolist()))  # each vector once, in order
         assert (slots[~placed.tokens.mask[row]] == -1).all()
         kinds = expected_kinds(tokenizer, prompt)
@@ -136,9 +147,14 @@ def test_random_templates_and_names(
 ) -> None:
     tokenizer = TOKENIZERS[kind]()
     slots = ["{target}", "{sensitive}"] if target_first else ["{sensitive}", "{target}"]
-    template = f"{phrases[0]} {slots[0]} {phrases[1]} {slots[1]} {phrases[2]}".strip() + end
+    template = (
+        f"{phrases[0]} {slots[0]} {phrases[1]} {slots[1]} {phrases[2]}".strip() + end
+    )
     tokenize = tokenize_with(tokenizer, left)
-    for group in (targets, sensitive):  # such names are refused before the context is sought
+    for group in (
+        targets,
+        sensitive,
+    ):  # such names are refused before the context is sought
         rows = [tuple(tokenizer(n)["input_ids"]) for n in group]
         assume(len(set(rows)) == len(rows))
     try:
@@ -169,9 +185,13 @@ def test_letters_and_punctuation_touching_a_slot(
     context = torch.tensor(shared.token_ids)
     for row, prompt in enumerate(prompts):
         slots = placed.slots[row]
-        assert torch.equal(placed.tokens.ids[row][slots >= 0], context[slots[slots >= 0]])
+        assert torch.equal(
+            placed.tokens.ids[row][slots >= 0], context[slots[slots >= 0]]
+        )
         tuned = (slots[placed.tokens.mask[row]] >= 0).tolist()
-        for token_kind, is_tuned in zip(expected_kinds(tokenizer, prompt), tuned, strict=True):
+        for token_kind, is_tuned in zip(
+            expected_kinds(tokenizer, prompt), tuned, strict=True
+        ):
             if token_kind in ("special", "name", "both"):
                 assert not is_tuned
 
@@ -205,7 +225,9 @@ def test_separate_sentences_share_what_they_have_in_common() -> None:
 
 def test_a_name_the_tokenizer_swallows_is_an_error() -> None:
     tokenizer = families.bert_tokenizer()
-    prompts = Templates("a photo of a {target}.")._target_prompts({"cat": "cat", "?": "\u200b"})
+    prompts = Templates("a photo of a {target}.")._target_prompts(
+        {"cat": "cat", "?": "\u200b"}
+    )
     with pytest.raises(PromptError, match="leaves no token of its own"):
         SharedContext(tokenize_with(tokenizer), [prompts])
 
@@ -221,7 +243,9 @@ def test_splice_puts_vectors_in_place_and_nowhere_else() -> None:
         for row in range(2):
             for column in range(4):
                 slot = int(slots[row, column])
-                expected = context[episode, slot] if slot >= 0 else embeddings[row, column]
+                expected = (
+                    context[episode, slot] if slot >= 0 else embeddings[row, column]
+                )
                 assert torch.equal(spliced[episode, row, column], expected)
 
 
@@ -231,8 +255,12 @@ def test_one_name_the_tokenizer_does_not_know() -> None:
         models.WordLevel({"<unk>": 0, "a": 1, "cat": 2, "here": 3, "dog": 4}, "<unk>")
     )
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>")
-    prompts = Templates("a {target} here")._target_prompts({n: n for n in ("cat", "dog", "zebu")})
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>"
+    )
+    prompts = Templates("a {target} here")._target_prompts(
+        {n: n for n in ("cat", "dog", "zebu")}
+    )
     shared = SharedContext(tokenize_with(tokenizer), [prompts])
     assert shared.token_ids == [1, 3]
     assert (shared.place(prompts).slots[:, :3] == torch.tensor([0, -1, 1])).all()
@@ -248,7 +276,9 @@ def test_prompts_that_just_fit() -> None:
             check_length(text, len(tokenizer(text)["input_ids"]), 8)
         return plain(texts)
 
-    prompts = Templates("a photo of a {target}.")._target_prompts({"cat": "cat", "dog": "dog"})
+    prompts = Templates("a photo of a {target}.")._target_prompts(
+        {"cat": "cat", "dog": "dog"}
+    )
     shared = SharedContext(tokenize, [prompts])
     assert len(shared.token_ids) == 5
     with pytest.raises(PromptError, match="at most 8"):

@@ -23,7 +23,10 @@ from fair_tta.models import TransformersBackend
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 TARGETS, SENSITIVE = ["cat", "black dog"], ["male", "female"]
-SENTENCES = ["a photo of a {sensitive} {target}.", "a {sensitive} {target} in a picture."]
+SENTENCES = [
+    "a photo of a {sensitive} {target}.",
+    "a {sensitive} {target} in a picture.",
+]
 PICTURES = [picture(i) for i in range(8)]
 
 
@@ -42,9 +45,13 @@ def test_equal_to_open_clips_zero_shot_classifier() -> None:
     templates = [one("{}") for one in open_clip.OPENAI_IMAGENET_TEMPLATES]
     names = ["tench", "great white shark", "hen"]
     clf = FairTPTClassifier(parts, names, template=templates)
-    expected = open_clip.build_zero_shot_classifier(parts[0].eval(), parts[2], names, templates)
+    expected = open_clip.build_zero_shot_classifier(
+        parts[0].eval(), parts[2], names, templates
+    )
     assert len(templates) == 80
-    np.testing.assert_allclose(clf._task.target_features.numpy().T, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        clf._task.target_features.numpy().T, expected.numpy(), atol=1e-5
+    )
 
 
 def test_all_features_are_unit_means() -> None:
@@ -56,10 +63,14 @@ def test_all_features_are_unit_means() -> None:
         return total / np.linalg.norm(total, axis=-1, keepdims=True)
 
     np.testing.assert_allclose(
-        task.target_features.numpy(), mean([s.target_features for s in singles]), atol=1e-5
+        task.target_features.numpy(),
+        mean([s.target_features for s in singles]),
+        atol=1e-5,
     )
     values = [s.sensitive_features["sex"] for s in singles]
-    np.testing.assert_allclose(task.sensitive_features["sex"].numpy(), mean(values), atol=1e-5)
+    np.testing.assert_allclose(
+        task.sensitive_features["sex"].numpy(), mean(values), atol=1e-5
+    )
     joint = [s.own_features(s.joint_prompts("sex")) for s in singles]
     own = task.own_features(task.joint_prompts("sex"))
     np.testing.assert_allclose(own.numpy(), mean(joint), atol=1e-5)
@@ -77,19 +88,30 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
     first = Templates.from_sentence(SENTENCES[0])
     flat = classifier([[first], SENTENCES[1]])._task.templates
     assert flat.sentences["joint"] == SENTENCES
-    assert flat.sentences["target"] == ["a photo of a {target}.", "a {target} in a picture."]
+    assert flat.sentences["target"] == [
+        "a photo of a {target}.",
+        "a {target} in a picture.",
+    ]
     assert first._others == ()
 
 
 def test_errors_name_the_sentence() -> None:
-    with pytest.raises(PromptError, match=r"no slot for them \(in 'a {target}.'\): put `{sensi"):
+    with pytest.raises(
+        PromptError, match=r"no slot for them \(in 'a {target}.'\): put `{sensi"
+    ):
         classifier([SENTENCES[0], "a {}."])
-    with pytest.raises(PromptError, match=r"Templates, or a list of these \(got \[\]\)"):
+    with pytest.raises(
+        PromptError, match=r"Templates, or a list of these \(got \[\]\)"
+    ):
         classifier([])
     apart = Templates("a {target}.", "a {sensitive}.")
-    with pytest.raises(PromptError, match=r"does not define them \(in 'a {target}.'\): use one"):
+    with pytest.raises(
+        PromptError, match=r"does not define them \(in 'a {target}.'\): use one"
+    ):
         classifier([SENTENCES[0], apart], adapter="orthcali")
-    with pytest.raises(PromptError, match=r"FairTPT tunes the words of one template \(got 2\): "):
+    with pytest.raises(
+        PromptError, match=r"FairTPT tunes the words of one template \(got 2\): "
+    ):
         classifier(adapter="fair-tpt")
     with pytest.raises(PromptError, match="shorten the template or the name"):
         classifier([SENTENCES[0], SENTENCES[1] + " very" * 100])
@@ -100,19 +122,29 @@ def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
     save(fit_on(LogitBalance(), clf, PICTURES), tmp_path / "b.safetensors")
     method = load_adapter(tmp_path / "b.safetensors")
     assert clf.with_adapter(method).predict(PICTURES[0]).label in TARGETS
-    for other in (SENTENCES[0], SENTENCES[::-1], [*SENTENCES, "a {sensitive} {target}."]):
+    for other in (
+        SENTENCES[0],
+        SENTENCES[::-1],
+        [*SENTENCES, "a {sensitive} {target}."],
+    ):
         with pytest.raises(FairTTAError, match="was fitted with another `template`"):
             classifier(other, adapter=method)
     digests = {
         job_of(classifier(template), [ZeroShot()]).digests[1]
-        for template in (SENTENCES, SENTENCES[:1], [SENTENCES[0], "a {sensitive} {target}."])
+        for template in (
+            SENTENCES,
+            SENTENCES[:1],
+            [SENTENCES[0], "a {sensitive} {target}."],
+        )
     }
     assert len(digests) == 3
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 def test_audits_keep_all_templates(tmp_path: Path) -> None:
-    audit = classifier().audit(PICTURES, TARGETS * 4, {"sex": ["male"] * 4 + ["female"] * 4})
+    audit = classifier().audit(
+        PICTURES, TARGETS * 4, {"sex": ["male"] * 4 + ["female"] * 4}
+    )
     audit.save(tmp_path / "audit.json")
     read = Audit.load(tmp_path / "audit.json").to_dict()
     assert read["provenance"]["prompts"]["template"]["joint"] == SENTENCES

@@ -58,14 +58,20 @@ def test_the_papers_prompts(pair: str) -> None:
         alone.replace("{sensitive}", name) for name in sensitive
     ]
     assert [p.text for p in templates._joint_prompts(y, s)] == [
-        joint.replace("{target}", a).replace("{sensitive}", b) for a in targets for b in sensitive
+        joint.replace("{target}", a).replace("{sensitive}", b)
+        for a in targets
+        for b in sensitive
     ]
 
 
 @pytest.mark.parametrize(
     ("template", "target", "sensitive"),
     [
-        ("a [S-CLS] celebrity [T-CLS].", "a celebrity {target}.", "a {sensitive} celebrity."),
+        (
+            "a [S-CLS] celebrity [T-CLS].",
+            "a celebrity {target}.",
+            "a {sensitive} celebrity.",
+        ),
         ("{sensitive} {}", "{target}", "{sensitive}"),
         ("{target}, {sensitive}!", "{target},!", ", {sensitive}!"),
         ("a : {target} ({sensitive}) b", "a : {target} () b", "a : ({sensitive}) b"),
@@ -81,7 +87,9 @@ def test_taking_a_slot_out(template: str, target: str, sensitive: str) -> None:
 
 def test_without_sensitive_slot_there_are_target_prompts_only() -> None:
     templates = Templates.from_sentence("a photo of a {}.")
-    assert [p.text for p in templates._target_prompts({"cat": "cat"})] == ["a photo of a cat."]
+    assert [p.text for p in templates._target_prompts({"cat": "cat"})] == [
+        "a photo of a cat."
+    ]
     with pytest.raises(PromptError, match="`template` has no slot for them"):
         templates._sensitive_prompts({"a": "a"})
     with pytest.raises(PromptError, match="joint prompts are needed"):
@@ -106,9 +114,13 @@ def test_bad_templates(template: str, message: str) -> None:
 
 
 def test_bad_separate_templates() -> None:
-    with pytest.raises(PromptError, match=r"`template.target` should have `\{target\}` and no"):
+    with pytest.raises(
+        PromptError, match=r"`template.target` should have `\{target\}` and no"
+    ):
         Templates(target="a {sensitive}")
-    with pytest.raises(PromptError, match=r"`template.joint` should have `\{target\}` and `\{sens"):
+    with pytest.raises(
+        PromptError, match=r"`template.joint` should have `\{target\}` and `\{sens"
+    ):
         Templates(target="a {target}", joint="a {target}")
     with pytest.raises(PromptError, match="should be a sentence"):
         Templates(target=3)  # type: ignore[arg-type]
@@ -141,7 +153,11 @@ def test_strings_of_other_kinds_become_plain_ones() -> None:
         DOG = "dog"
 
     names: Any
-    for names in (np.array(["cat", "dog"]), list(Animal), {Animal.CAT: "cat", "dog": Animal.DOG}):
+    for names in (
+        np.array(["cat", "dog"]),
+        list(Animal),
+        {Animal.CAT: "cat", "dog": Animal.DOG},
+    ):
         found = parse_names("targets", names)
         assert found == {"cat": "cat", "dog": "dog"}
         assert {type(text) for pair in found.items() for text in pair} == {str}
@@ -157,11 +173,15 @@ def test_sensitive_attributes() -> None:
     one = {"sensitive": {"on water": "on water", "on land": "on land"}}
     assert parse_sensitive(["on water", "on land"]) == one
     assert parse_sensitive({"on water": "on water", "on land": "on land"}) == one
-    assert parse_sensitive({"sex": ["male", "female"], "age": {"y": "young", "o": "old"}}) == {
+    assert parse_sensitive(
+        {"sex": ["male", "female"], "age": {"y": "young", "o": "old"}}
+    ) == {
         "sex": {"male": "male", "female": "female"},
         "age": {"y": "young", "o": "old"},
     }
-    with pytest.raises(PromptError, match=r"`sensitive\['sex'\]` should name at least two"):
+    with pytest.raises(
+        PromptError, match=r"`sensitive\['sex'\]` should name at least two"
+    ):
         parse_sensitive({"sex": ["male"]})
     with pytest.raises(PromptError, match="at least two"):
         parse_sensitive({})
@@ -169,9 +189,14 @@ def test_sensitive_attributes() -> None:
         parse_sensitive({"a": "b", "sex": ["male", "female"]})
 
 
-words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}[]"), max_size=8)
+words = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="{}[]"), max_size=8
+)
 names = st.lists(
-    st.text(min_size=1, max_size=8).map(str.strip).filter(bool), min_size=2, max_size=4, unique=True
+    st.text(min_size=1, max_size=8).map(str.strip).filter(bool),
+    min_size=2,
+    max_size=4,
+    unique=True,
 )
 
 
@@ -199,7 +224,11 @@ def test_target_prompts_hold_the_words_of_the_sentence(
 
 
 def test_text_that_is_not_unicode() -> None:
-    with pytest.raises(PromptError, match=r"`template` should be text in Unicode \(got"):
+    with pytest.raises(
+        PromptError, match=r"`template` should be text in Unicode \(got"
+    ):
         Templates.from_sentence("\udce9 {target}")
-    with pytest.raises(PromptError, match=r"the attributes of `sensitive` should be in Unicode"):
+    with pytest.raises(
+        PromptError, match=r"the attributes of `sensitive` should be in Unicode"
+    ):
         parse_sensitive({"\udce9": ["a", "b"]})

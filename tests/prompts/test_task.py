@@ -41,7 +41,10 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
             asked.wait(10)
             getattr(other, name)
 
-    waits, has = Thread(target=construct, daemon=True), Thread(target=predict, daemon=True)
+    waits, has = (
+        Thread(target=construct, daemon=True),
+        Thread(target=predict, daemon=True),
+    )
     monkeypatch.setattr("fair_tta.prompts._task.borrowed", watched)
     for thread in (has, waits):
         thread.start()

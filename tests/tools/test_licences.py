@@ -14,9 +14,13 @@ WORLD = {
     for package in (
         Package("free", ("deep>=1", "solver; extra == 'exact'"), "MIT"),
         Package("deep", ("Free", "old; python_version < '3'"), others=("BSD License",)),
-        Package("solver", (), others=("GNU General Public License v2 or later (GPLv2+)",)),
+        Package(
+            "solver", (), others=("GNU General Public License v2 or later (GPLv2+)",)
+        ),
         Package("bar", ("certs",), others=("MPL-2.0 AND MIT",)),
-        Package("certs", (), others=("Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0")),
+        Package(
+            "certs", (), others=("Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0")
+        ),
         Package("cuda-toolkit"),
         Package("cuda", ("cuda-toolkit",), "LicenseRef-NVIDIA-Proprietary"),
         Package("silent"),
@@ -41,7 +45,11 @@ def write(folder: Path, base: str, **extras: str) -> Path:
 
 def test_dependencies_are_followed_with_the_extras_that_are_asked_for() -> None:
     assert set(closure(["free"], WORLD.get)) == {"free", "deep"}
-    assert set(closure(["deep", "free[exact]"], WORLD.get)) == {"free", "deep", "solver"}
+    assert set(closure(["deep", "free[exact]"], WORLD.get)) == {
+        "free",
+        "deep",
+        "solver",
+    }
     assert closure(["absent"], WORLD.get) == {"absent": None}
 
 
@@ -66,13 +74,18 @@ def test_copyleft_fails_wherever_a_user_gets_it(
     assert "licences, [more]: 2 packages" in out
     assert main(write(tmp_path, '"free[exact]"'), WORLD.get) == 1
     assert "error: solver (every user) is copyleft" in capsys.readouterr().err
-    assert main(write(tmp_path, '"deep"', more='"fair-tta[x]"', x='"lesser"'), WORLD.get) == 1
+    assert (
+        main(write(tmp_path, '"deep"', more='"fair-tta[x]"', x='"lesser"'), WORLD.get)
+        == 1
+    )
     assert "error: lesser ([more]) is copyleft" in capsys.readouterr().err
     assert main(write(tmp_path, '"absent"'), WORLD.get) == 1
     assert "error: absent (every user) is not installed here" in capsys.readouterr().err
     # what the tests alone need is nobody's business
     assert main(write(tmp_path, '"free"', test='"solver"'), WORLD.get) == 0
-    assert main(write(tmp_path, '"free; python_version < \'3\'", "deep"'), WORLD.get) == 0
+    assert (
+        main(write(tmp_path, '"free; python_version < \'3\'", "deep"'), WORLD.get) == 0
+    )
 
 
 def test_it_holds_here() -> None:
@@ -84,7 +97,9 @@ def test_it_holds_here() -> None:
 
 
 def test_metadata_of_installed_packages() -> None:
-    numpy, oracle, torchjd = (read_package(name) for name in ("numpy", "quadprog", "torchjd"))
+    numpy, oracle, torchjd = (
+        read_package(name) for name in ("numpy", "quadprog", "torchjd")
+    )
     assert numpy is not None
     assert numpy.licence.startswith("BSD")
     assert oracle is not None

@@ -9,7 +9,9 @@ import pytest
 import headless
 import page_widths
 
-PAGE = "<!doctype html><meta name=viewport content='width=device-width'><title>t</title>"
+PAGE = (
+    "<!doctype html><meta name=viewport content='width=device-width'><title>t</title>"
+)
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
 
 
@@ -25,14 +27,20 @@ def test_what_is_wrong_with_pages_is_told(tmp_path: Path) -> None:
         (tmp_path / f"{name}.html").write_text(PAGE + body)
     found = page_widths.look(tmp_path, tmp_path / "shots")
     told = [line.partition(" pixels: ") for line in found]
-    assert ("wide.html at 380", "it is 808 wide, because of DIV.") in [(a, c) for a, _, c in told]
-    assert not [line for line in found if line.startswith(("good.html", "wide.html at 1280"))]
+    assert ("wide.html at 380", "it is 808 wide, because of DIV.") in [
+        (a, c) for a, _, c in told
+    ]
+    assert not [
+        line for line in found if line.startswith(("good.html", "wide.html at 1280"))
+    ]
     silent = [line for line in found if line.startswith("silent.html at 1280")]
     assert len(silent) == 2
     assert "gone.png is not there" in silent[0]
     assert "has no alt text" in silent[1]
     curious = [line for line in found if line.startswith("curious.html at 380")]
-    assert curious == ["curious.html at 380 pixels: it asks for http://localhost:9/a.js"]
+    assert curious == [
+        "curious.html at 380 pixels: it asks for http://localhost:9/a.js"
+    ]
     assert (tmp_path / "shots" / "good.html-380.png").stat().st_size > 500
 
 

@@ -21,7 +21,9 @@ def test_the_pictures_of_the_docs_are_in_order() -> None:
 
 
 def test_every_picture_is_one_that_the_command_makes() -> None:
-    there = {p.stem for p in DOCS.iterdir() if p.suffix in (".svg", ".png", ".webp", ".jpg")}
+    there = {
+        p.stem for p in DOCS.iterdir() if p.suffix in (".svg", ".png", ".webp", ".jpg")
+    }
     there = {name for name in there if not name.startswith(("app-", "effect-"))}
     assert there == set(pictures.EVERY) - {"app", "effect"}
 
@@ -29,7 +31,9 @@ def test_every_picture_is_one_that_the_command_makes() -> None:
 def test_no_picture_asks_another_host() -> None:
     for path in DOCS.glob("*.svg"):
         found = set(
-            re.findall(r"(?:href|src)=\"(https?:[^\"]+)|url\((https?:[^)]+)", path.read_text())
+            re.findall(
+                r"(?:href|src)=\"(https?:[^\"]+)|url\((https?:[^)]+)", path.read_text()
+            )
         )
         assert not found, path.name
 
@@ -80,14 +84,19 @@ def test_pixels_are_drawn_where_they_are(tmp_path: Path) -> None:
     root = ElementTree.parse(tmp_path / "a.svg").getroot()
     assert root[0].text == "six < pixels"
     ways = {
-        path.get("fill"): path.get("d") for path in root.iter("{http://www.w3.org/2000/svg}path")
+        path.get("fill"): path.get("d")
+        for path in root.iter("{http://www.w3.org/2000/svg}path")
     }
     assert ways == {"#ff0000": "M0 0h3v1h-3zM0 1h2v1h-2z", "#0000ff": "M2 1h1v1h-1z"}
 
 
 def test_every_package_is_drawn() -> None:
     shown = (DOCS / "architecture.svg").read_text("utf-8")
-    drawn = {name for row in (*picture_house.LAB, *picture_house.CORE) for name in row.split(" | ")}
+    drawn = {
+        name
+        for row in (*picture_house.LAB, *picture_house.CORE)
+        for name in row.split(" | ")
+    }
     for name in drawn:
         assert name in shown, "python tools/pictures.py --only architecture"
     root = DOCS.parent / "src" / "fair_tta"
@@ -96,12 +105,16 @@ def test_every_package_is_drawn() -> None:
     assert found - {"lab", "miniature"} <= drawn
 
 
-def test_tables_of_pages_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_pages_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import picture_charts
 
     monkeypatch.setattr(picture_charts, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "p.md").write_text("| a | b |\n|---|---|\n| **1** | 2 |\n\nmore\n")
+    (tmp_path / "docs" / "p.md").write_text(
+        "| a | b |\n|---|---|\n| **1** | 2 |\n\nmore\n"
+    )
     assert picture_charts.page_table("docs/p.md", "a") == [["a", "b"], ["1", "2"]]
     with pytest.raises(SystemExit, match="has no table that begins with 'c' any more"):
         picture_charts.page_table("docs/p.md", "c")

@@ -8,7 +8,13 @@ from zipfile import ZipFile
 
 import pytest
 
-from release_check import NEEDED, check_sbom, check_version, check_wheel, package_version
+from release_check import (
+    NEEDED,
+    check_sbom,
+    check_version,
+    check_wheel,
+    package_version,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,10 +30,14 @@ def test_versions_that_differ(tmp_path: Path) -> None:
     citation.write_text("a: b\nversion: 1.2.3\n")
     changelog.write_text("## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n## [1.2.2]\n")
     check_version(tmp_path, "1.2.3")
-    with pytest.raises(SystemExit, match=r"error: CITATION.cff has another version than 1.2"):
+    with pytest.raises(
+        SystemExit, match=r"error: CITATION.cff has another version than 1.2"
+    ):
         check_version(tmp_path, "1.2")
     changelog.write_text("## [Unreleased]\n\n## [1.2.2]\n")
-    with pytest.raises(SystemExit, match=r"newest version of CHANGELOG.md is not 1.2.3 .*'1.2.2'"):
+    with pytest.raises(
+        SystemExit, match=r"newest version of CHANGELOG.md is not 1.2.3 .*'1.2.2'"
+    ):
         check_version(tmp_path, "1.2.3")
 
 
@@ -54,7 +64,9 @@ def test_wheels_that_lack_something_or_have_too_much(
         check_wheel(wheel(tmp_path, names, 3_000_000 // len(names) + 1))
 
 
-def test_a_list_of_components(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_components(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "sbom.json"
     document = {
         "bomFormat": "CycloneDX",
@@ -65,5 +77,7 @@ def test_a_list_of_components(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     check_sbom(path)
     assert capsys.readouterr().out == "sbom.json: CycloneDX 1.6, 2 components\n"
     path.write_text(json.dumps(document | {"components": [{"name": "torch"}]}))
-    with pytest.raises(SystemExit, match=r"error: sbom.json is no list of what was installed"):
+    with pytest.raises(
+        SystemExit, match=r"error: sbom.json is no list of what was installed"
+    ):
         check_sbom(path)

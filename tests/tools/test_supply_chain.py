@@ -16,19 +16,31 @@ import pin_actions
 import versions
 
 WORKFLOWS = sorted(pin_actions.WORKFLOWS.glob("*.yml"))
-TAGS = {"v5": "5" * 40, "v5.2.1": "a" * 40, "v5.10.0": "b" * 40, "v6": "6" * 40, "main": "c" * 40}
+TAGS = {
+    "v5": "5" * 40,
+    "v5.2.1": "a" * 40,
+    "v5.10.0": "b" * 40,
+    "v6": "6" * 40,
+    "main": "c" * 40,
+}
 
 
 def jobs(name: str) -> dict[str, str]:
     """The text of each job."""
-    text = (pin_actions.WORKFLOWS / f"{name}.yml").read_text("utf-8").partition("\njobs:\n")[2]
+    text = (
+        (pin_actions.WORKFLOWS / f"{name}.yml")
+        .read_text("utf-8")
+        .partition("\njobs:\n")[2]
+    )
     parts = re.split(r"^  (\w+):\n", text, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_no_action_comes_from_a_branch() -> None:
     found = [
-        use for path in WORKFLOWS for use in pin_actions.USES.finditer(path.read_text("utf-8"))
+        use
+        for path in WORKFLOWS
+        for use in pin_actions.USES.finditer(path.read_text("utf-8"))
     ]
     assert len(found) > 20
     for use in found:
@@ -90,13 +102,18 @@ def test_what_is_published_is_built_where_nothing_else_is_installed() -> None:
 
 def test_the_lowest_and_the_newest_are_audited_every_week(tmp_path: Path) -> None:
     assert "python tools/versions.py audit" in jobs("weekly")["audit"]
-    planned = [" ".join(map(str, command)) for _, command in versions.audits(tmp_path, "3.11")]
+    planned = [
+        " ".join(map(str, command)) for _, command in versions.audits(tmp_path, "3.11")
+    ]
     assert len(planned) == 4
     for resolution, compiled, audited in zip(
         ("lowest-direct", "highest"), planned[::2], planned[1::2], strict=True
     ):
         listed = tmp_path / f"{resolution}.txt"
-        assert f"uv pip compile --quiet --resolution {resolution} pyproject.toml" in compiled
+        assert (
+            f"uv pip compile --quiet --resolution {resolution} pyproject.toml"
+            in compiled
+        )
         assert all(f"--extra={extra}" in compiled for extra in versions.FOR_USERS)
         assert compiled.endswith(f"--python 3.11 --output-file {listed}")
         assert "-m pip_audit --no-deps --disable-pip" in audited
@@ -104,7 +121,10 @@ def test_the_lowest_and_the_newest_are_audited_every_week(tmp_path: Path) -> Non
 
 
 def test_one_audit_that_finds_something_does_not_stop_the_other(tmp_path: Path) -> None:
-    assert versions.run(tmp_path, [sys.executable, "-c", "raise SystemExit(1)"], False) == 1
+    assert (
+        versions.run(tmp_path, [sys.executable, "-c", "raise SystemExit(1)"], False)
+        == 1
+    )
 
 
 def test_selenium_asks_nobody() -> None:
@@ -112,7 +132,9 @@ def test_selenium_asks_nobody() -> None:
     assert os.environ["SE_OFFLINE"] == os.environ["SE_AVOID_STATS"] == "true"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("selenium") is None, reason="needs selenium")
+@pytest.mark.skipif(
+    importlib.util.find_spec("selenium") is None, reason="needs selenium"
+)
 def test_drivers_are_never_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path for the driver is enough for Selenium; its manager would go to the network."""
     from selenium.webdriver import ChromeOptions, ChromeService
@@ -121,6 +143,8 @@ def test_drivers_are_never_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def call_home(*_: object, **__: object) -> Any:
         raise AssertionError("the manager was asked")
 
-    monkeypatch.setattr(f"{driver_finder.__name__}.SeleniumManager.binary_paths", call_home)
+    monkeypatch.setattr(
+        f"{driver_finder.__name__}.SeleniumManager.binary_paths", call_home
+    )
     finder = driver_finder.DriverFinder(ChromeService(sys.executable), ChromeOptions())
     assert finder.get_driver_path() == sys.executable

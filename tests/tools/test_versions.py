@@ -60,7 +60,10 @@ def test_base_has_no_extra_and_no_pytest(home: Path) -> None:
 
 
 def test_a_command_that_fails_is_the_end(tmp_path: Path) -> None:
-    run(tmp_path, [sys.executable, "-c", "import os; assert os.environ['HF_HUB_OFFLINE'] == '1'"])
+    run(
+        tmp_path,
+        [sys.executable, "-c", "import os; assert os.environ['HF_HUB_OFFLINE'] == '1'"],
+    )
     with pytest.raises(SystemExit) as caught:
         run(tmp_path, [sys.executable, "-c", "raise SystemExit(7)"])
     assert caught.value.code == 7
@@ -68,5 +71,7 @@ def test_a_command_that_fails_is_the_end(tmp_path: Path) -> None:
 
 def test_smoke_knows_what_should_not_be_there() -> None:
     smoke.check_absent(["no_such_package_as_this"])
-    with pytest.raises(SystemExit, match="error: numpy, torch should not be installed here"):
+    with pytest.raises(
+        SystemExit, match="error: numpy, torch should not be installed here"
+    ):
         smoke.check_absent(["numpy", "no_such_package_as_this", "torch"])

@@ -33,7 +33,11 @@ _HEADS = {
 
 _MOST_BYTES = 2**28  # of a file that is read
 
-_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 _LATEX |= {"\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$"}
 
@@ -82,7 +86,10 @@ class Written:
             )
         try:
             return cls(convert(dict(document) if is_mapping else document, cls._kind))
-        except (ValidationError, UnicodeError) as error:  # the latter for an unknown odd name
+        except (
+            ValidationError,
+            UnicodeError,
+        ) as error:  # the latter for an unknown odd name
             raise FairTTAError(
                 f"this is not an {what} of schema {schema_id!r}: {error}."
             ) from error
@@ -138,7 +145,9 @@ class Audit(Written):
         """A figure of a run (the first if None), such as ``"worst_group_accuracy"``."""
         metrics = self.document.runs[self._position(run)].metrics.by_name()
         if metric not in metrics:
-            raise FairTTAError(f"`metric` should be one of {list(metrics)} (got {metric!r}).")
+            raise FairTTAError(
+                f"`metric` should be one of {list(metrics)} (got {metric!r})."
+            )
         return metrics[metric]
 
     def difference(self, metric: str, run: str) -> Estimate:
@@ -151,7 +160,9 @@ class Audit(Written):
         if run not in others:
             raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")
         if metric not in others[run]:
-            raise FairTTAError(f"`metric` should be one of {list(others[run])} (got {metric!r}).")
+            raise FairTTAError(
+                f"`metric` should be one of {list(others[run])} (got {metric!r})."
+            )
         return others[run][metric]
 
     def compared_group(
@@ -179,11 +190,16 @@ class Audit(Written):
         """
         compared = {c.run: c.groups for c in self.document.comparisons}
         if run not in compared:
-            raise FairTTAError(f"`run` should be one of {list(compared)} (got {run!r}).")
+            raise FairTTAError(
+                f"`run` should be one of {list(compared)} (got {run!r})."
+            )
         for group in compared[run]:
             if group.target == target and group.sensitive == dict(sensitive):
                 return group
-        names = [label(*filter(None, (g.target, *g.sensitive.values()))) for g in compared[run]]
+        names = [
+            label(*filter(None, (g.target, *g.sensitive.values())))
+            for g in compared[run]
+        ]
         raise FairTTAError(
             f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
             f"(got {dict(sensitive)} and {target!r})."
@@ -230,9 +246,16 @@ class Audit(Written):
             for name, figure in run.metrics.by_name().items():
                 yield {"run": run.name, "figure": name, **empty, **_numbers(figure)}
             for group in run.groups:
-                names = {_column(attribute): value for attribute, value in group.sensitive.items()}
+                names = {
+                    _column(attribute): value
+                    for attribute, value in group.sensitive.items()
+                }
                 for cell in group.classes:
-                    about = {"run": run.name, "figure": "group_accuracy", "target": cell.target}
+                    about = {
+                        "run": run.name,
+                        "figure": "group_accuracy",
+                        "target": cell.target,
+                    }
                     yield {**about, **names, **_numbers(cell.true_positive_rate)}
 
     def plot(self, run: str | None = None, axes: Axes | None = None) -> Axes:
@@ -257,15 +280,21 @@ class Audit(Written):
             size = (6.4, 1 + 0.3 * len(cells))
             axes = figures.Figure(figsize=size, layout="constrained").add_subplot()
         for y, (_, figure) in enumerate(cells):
-            value, low, high = (100 * (x or 0.0) for x in (figure.value, figure.low, figure.high))
+            value, low, high = (
+                100 * (x or 0.0) for x in (figure.value, figure.low, figure.high)
+            )
             axes.plot([low, high], [y, y], color="tab:gray", linewidth=1.5, zorder=1)
             face = "white" if figure.n < self.document.settings.small else "tab:blue"
-            axes.plot([value], [y], "o", color="tab:blue", markerfacecolor=face, zorder=2)
+            axes.plot(
+                [value], [y], "o", color="tab:blue", markerfacecolor=face, zorder=2
+            )
         overall = chosen.metrics.accuracy.value
         if overall is not None:
             axes.axvline(100 * overall, color="tab:orange", label="accuracy of all")
             axes.legend(loc="best", frameon=False)
-        axes.set_yticks(range(len(cells)), [name for name, _ in cells], parse_math=False)
+        axes.set_yticks(
+            range(len(cells)), [name for name, _ in cells], parse_math=False
+        )
         axes.set_xlabel("right answers, percent")
         axes.set_title(chosen.name, parse_math=False)
         return axes
@@ -273,7 +302,10 @@ class Audit(Written):
     def _table(self) -> list[list[str]]:
         """The heads, then each run: percent with intervals."""
         figures = [(run.name, run.metrics.by_name()) for run in self.document.runs]
-        rows = [[name, *(_percent(found.get(key)) for key in _HEADS)] for name, found in figures]
+        rows = [
+            [name, *(_percent(found.get(key)) for key in _HEADS)]
+            for name, found in figures
+        ]
         return [["", *_HEADS.values()], *rows]
 
     def to_latex(self) -> str:
@@ -281,7 +313,10 @@ class Audit(Written):
         intervals; those of differences allow for the number of runs."""
         head, *rows = self._table()
         others = [(c.run, c.adjusted.by_name()) for c in self.document.comparisons]
-        changes = [[name, *(_percent(of.get(key), "+") for key in _HEADS)] for name, of in others]
+        changes = [
+            [name, *(_percent(of.get(key), "+") for key in _HEADS)]
+            for name, of in others
+        ]
         title = f"Difference from {self.runs[0]}, on the same images"
         return latex_table(head, rows, *([(title, changes)] if changes else []))
 
@@ -289,7 +324,9 @@ class Audit(Written):
         head, *rows = self._table()
         heads = "".join(f"<th>{escape(cell)}</th>" for cell in head)
         body = "".join(
-            f"<tr><th>{escape(name)}</th>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+            f"<tr><th>{escape(name)}</th>"
+            + "".join(f"<td>{cell}</td>" for cell in row)
+            + "</tr>"
             for name, *row in rows
         )
         signs, notes = (
@@ -297,12 +334,17 @@ class Audit(Written):
             for sentences in (not_measurable(self.document), self.warnings)
         )
         level = f"{100 * self.document.settings.level:g}"
-        caption = f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
+        caption = (
+            f"<p>{self.document.data.n} images; percent with {level} % intervals</p>"
+        )
         return f"{signs}{caption}<table><tr>{heads}</tr>{body}</table>{notes}"
 
     def to_dataframe(self) -> Any:
         """A pandas DataFrame with a row per image: label, sensitive values, answers of each run."""
-        columns, pandas = self._need_columns("to_dataframe"), require("pandas", "fairlearn")
+        columns, pandas = (
+            self._need_columns("to_dataframe"),
+            require("pandas", "fairlearn"),
+        )
         table = {"y_true": columns.names(columns.truth)}
         table |= {_column(a): column for a, column in columns.sensitive.items()}
         answers = zip(self.runs, columns.answers, strict=True)
@@ -318,10 +360,16 @@ class Audit(Written):
             run: its name.
             metrics: functions of y_true and y_pred; accuracy and count if None.
         """
-        columns, pandas = self._need_columns("to_metric_frame"), require("pandas", "fairlearn")
+        columns, pandas = (
+            self._need_columns("to_metric_frame"),
+            require("pandas", "fairlearn"),
+        )
         fairlearn = require("fairlearn.metrics", "fairlearn")
         if metrics is None:
-            metrics = {"accuracy": lambda y, p: float((y == p).mean()), "count": fairlearn.count}
+            metrics = {
+                "accuracy": lambda y, p: float((y == p).mean()),
+                "count": fairlearn.count,
+            }
         return fairlearn.MetricFrame(
             metrics=dict(metrics),
             y_true=columns.names(columns.truth),
@@ -342,7 +390,9 @@ class Audit(Written):
         if run is None:
             return 0
         if run not in self.runs:
-            raise FairTTAError(f"`run` should be one of {list(self.runs)} (got {run!r}).")
+            raise FairTTAError(
+                f"`run` should be one of {list(self.runs)} (got {run!r})."
+            )
         return self.runs.index(run)
 
     def __eq__(self, other: object) -> bool:
@@ -377,7 +427,12 @@ def _column(attribute: str) -> str:
 
 
 def _numbers(figure: Estimate) -> dict[str, float | int | None]:
-    return {"value": figure.value, "low": figure.low, "high": figure.high, "n": figure.n}
+    return {
+        "value": figure.value,
+        "low": figure.low,
+        "high": figure.high,
+        "n": figure.n,
+    }
 
 
 def _percent(figure: Estimate | None, sign: str = "") -> str:
@@ -385,7 +440,9 @@ def _percent(figure: Estimate | None, sign: str = "") -> str:
 
 
 def latex_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *more: tuple[str, Iterable[Sequence[str]]]
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *more: tuple[str, Iterable[Sequence[str]]],
 ) -> str:
     """A table for LaTeX (package booktabs), and `more` rows below titles of their own."""
 
@@ -407,4 +464,6 @@ def latex_table(
 
 def _escaped(text: str) -> str:
     signs = "".join(map(re.escape, _LATEX))
-    return re.sub(f"[{signs}]", lambda sign: _LATEX[sign.group()], " ".join(text.split()))
+    return re.sub(
+        f"[{signs}]", lambda sign: _LATEX[sign.group()], " ".join(text.split())
+    )

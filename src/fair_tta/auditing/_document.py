@@ -51,14 +51,18 @@ class Figures(Part, frozen=True):
 
 def _figures(name: str, doc: str, estimate: Any, metrics: Iterable[Figure]) -> Any:
     fields = [(metric.name, estimate) for metric in metrics]
-    return defstruct(name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True)
+    return defstruct(
+        name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True
+    )
 
 
 if TYPE_CHECKING:
     RunMetrics: TypeAlias = Figures
     Differences: TypeAlias = Figures
 else:
-    RunMetrics = _figures("RunMetrics", "The figures of a run.", RateEstimate, METRICS.values())
+    RunMetrics = _figures(
+        "RunMetrics", "The figures of a run.", RateEstimate, METRICS.values()
+    )
     Differences = _figures(
         "Differences",
         "How the figures of a run differ from those of the reference.",
@@ -220,19 +224,23 @@ class RunFigures(Part, frozen=True):
     groups: tuple[GroupFigures, ...]
     relative_steps: RelativeSteps | None
     warnings: Annotated[
-        Mapping[str, NotNegative], Meta(description="On how many images a warning came.")
+        Mapping[str, NotNegative],
+        Meta(description="On how many images a warning came."),
     ]
     cost: Cost | None
     provenance: Annotated[
-        RunOrigin | None, Meta(description="Where it differs from that of the document, else null.")
+        RunOrigin | None,
+        Meta(description="Where it differs from that of the document, else null."),
     ]
     harm: tuple[HarmRate, ...] = ()
     perceived: Mapping[str, PerceivedOdds] | None = None
     median_confidence: Annotated[
-        Rate | None, Meta(description="Of the answers given; null if it was not recorded.")
+        Rate | None,
+        Meta(description="Of the answers given; null if it was not recorded."),
     ] = None
     no_class: Annotated[
-        UnknownAnswers | None, Meta(description="null if every answer is one of the classes.")
+        UnknownAnswers | None,
+        Meta(description="null if every answer is one of the classes."),
     ] = None
 
 
@@ -287,7 +295,9 @@ class Comparison(Part, frozen=True):
     ] = None
     compared: Annotated[
         NotNegative | None,
-        Meta(description="How many comparisons corrected allows for, also those not kept here."),
+        Meta(
+            description="How many comparisons corrected allows for, also those not kept here."
+        ),
     ] = None
 
     @property
@@ -396,7 +406,9 @@ class AuditDocument(Part, frozen=True):
     settings: IntervalSettings
     runs: Annotated[tuple[RunFigures, ...], Meta(min_length=1)]
     comparisons: tuple[Comparison, ...]
-    provenance: Annotated[Mapping[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Provenance"})]
+    provenance: Annotated[
+        Mapping[str, Any], Meta(extra_json_schema={"$ref": "#/$defs/Provenance"})
+    ]
     warnings: tuple[str, ...]
     thresholds: tuple[Threshold, ...] = ()
 
@@ -413,22 +425,35 @@ class AuditDocument(Part, frozen=True):
 
     def __post_init__(self) -> None:
         read_origin(self.provenance)
-        targets, groups = self.data.targets, [group.sensitive for group in self.runs[0].groups]
+        targets, groups = (
+            self.data.targets,
+            [group.sensitive for group in self.runs[0].groups],
+        )
         square = [len(targets)] * len(targets)
         with_no_class = [len(targets) + 1] * len(targets)
         for run in self.runs:
             if [group.sensitive for group in run.groups] != groups:
-                raise FairTTAError(f"the groups of {run.name!r:.60} are not those of the first run")
+                raise FairTTAError(
+                    f"the groups of {run.name!r:.60} are not those of the first run"
+                )
             for group in run.groups:
                 shape = [len(row) for row in group.confusion]
-                if tuple(cell.target for cell in group.classes) != targets or shape not in (
+                if tuple(
+                    cell.target for cell in group.classes
+                ) != targets or shape not in (
                     square,
                     with_no_class,
                 ):
-                    raise FairTTAError(f"the classes of {run.name!r:.60} are not those of the data")
+                    raise FairTTAError(
+                        f"the classes of {run.name!r:.60} are not those of the data"
+                    )
                 counts = [(cell.correct, cell.n) for cell in group.classes]
-                if any(correct > n for correct, n in [(group.correct, group.n), *counts]):
-                    raise FairTTAError(f"{run.name!r:.60} has more right answers than images")
+                if any(
+                    correct > n for correct, n in [(group.correct, group.n), *counts]
+                ):
+                    raise FairTTAError(
+                        f"{run.name!r:.60} has more right answers than images"
+                    )
 
 
 _ESTIMATES = {
@@ -437,13 +462,17 @@ _ESTIMATES = {
 }
 """Names of estimates in the schema, with their bounds and what they are."""
 
-_ESTIMATE_FIELDS = " n: the images it rests on. low and high: its interval, null if it has none."
+_ESTIMATE_FIELDS = (
+    " n: the images it rests on. low and high: its interval, null if it has none."
+)
 
 
 @cache
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of audits."""
-    (top, _), parts = schema_components([AuditDocument, Provenance], ref_template="#/$defs/{name}")
+    (top, _), parts = schema_components(
+        [AuditDocument, Provenance], ref_template="#/$defs/{name}"
+    )
     for part in parts.values():
         part["description"] = " ".join(part["description"].split())
     return {

@@ -138,13 +138,21 @@ class ExaminationDocument(Part, frozen=True):
         names = sorted(adapter.name for adapter in self.adapters)
         for attribute, of in self.attributes.items():
             tables = [tuple(row) for row in of.associations.values()]
-            if tables != [self.targets] * len(of.shares) or [*of.associations] != [*of.shares]:
-                raise FairTTAError(f"the associations of {attribute!r:.60} are not complete")
+            if tables != [self.targets] * len(of.shares) or [*of.associations] != [
+                *of.shares
+            ]:
+                raise FairTTAError(
+                    f"the associations of {attribute!r:.60} are not complete"
+                )
             if sorted(self.ranking.get(attribute, ())) != names:
-                raise FairTTAError(f"the ranking of {attribute!r:.60} is not one of the adapters")
+                raise FairTTAError(
+                    f"the ranking of {attribute!r:.60} is not one of the adapters"
+                )
         for adapter in self.adapters:
             if [*adapter.pseudo_eod] != [*self.attributes]:
-                raise FairTTAError(f"{adapter.name!r:.60} is not examined by every attribute")
+                raise FairTTAError(
+                    f"{adapter.name!r:.60} is not examined by every attribute"
+                )
 
 
 @dataclass(frozen=True)
@@ -176,24 +184,39 @@ class Associations:
         target = task.target_features.cpu().double().numpy()
         logits = {}
         for attribute, features in task.sensitive_features.items():
-            table = prompt_associations(features.cpu().double().numpy(), target, task.scale)
+            table = prompt_associations(
+                features.cpu().double().numpy(), target, task.scale
+            )
             logits[attribute] = {
                 value: dict(zip(task.targets, row, strict=True))
-                for value, row in zip(task.sensitive[attribute], table.tolist(), strict=True)
+                for value, row in zip(
+                    task.sensitive[attribute], table.tolist(), strict=True
+                )
             }
         return cls(logits)
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
         """Plain dictionaries, as JSON has it."""
-        return {a: {v: dict(row) for v, row in rows.items()} for a, rows in self.logits.items()}
+        return {
+            a: {v: dict(row) for v, row in rows.items()}
+            for a, rows in self.logits.items()
+        }
 
     def __str__(self) -> str:
         lines: list[str] = []
         for attribute, rows in self.logits.items():
             head = [f"{attribute} (logits)", *next(iter(rows.values()))]
-            cells = [head, *([v, *(f"{x:+.2f}" for x in row.values())] for v, row in rows.items())]
-            wide, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
-            lines += ["  ".join([v.ljust(wide), *map(str.rjust, x, widths)]) for v, *x in cells]
+            cells = [
+                head,
+                *([v, *(f"{x:+.2f}" for x in row.values())] for v, row in rows.items()),
+            ]
+            wide, *widths = (
+                max(map(len, column)) for column in zip(*cells, strict=True)
+            )
+            lines += [
+                "  ".join([v.ljust(wide), *map(str.rjust, x, widths)])
+                for v, *x in cells
+            ]
             lines.append("")
         return "\n".join(lines[:-1])
 
@@ -229,19 +252,25 @@ class ChangedImage:
 class ChangedImages:
     """Collects a few images of each method whose answer changed, each equally likely."""
 
-    def __init__(self, adapters: Iterable[str], most: int = MOST_IMAGES, *, seed: int = 0) -> None:
+    def __init__(
+        self, adapters: Iterable[str], most: int = MOST_IMAGES, *, seed: int = 0
+    ) -> None:
         names = list(adapters)
         self._quota = max(LEAST_IMAGES, most // max(1, len(names)))
         self._kept: dict[str, list[ChangedImage]] = {name: [] for name in names}
         self._seen = dict.fromkeys(names, 0)
         self._chance = random.Random(seed)
 
-    def add(self, predictions: Sequence[Prediction], name: str, image: Image | str) -> None:
+    def add(
+        self, predictions: Sequence[Prediction], name: str, image: Image | str
+    ) -> None:
         """One more image, or its path: the prediction of `ZeroShot` and of each method."""
         if isinstance(image, StoredFeature):  # there is nothing to show
             return
         before = predictions[0]
-        for (adapter, kept), after in zip(self._kept.items(), predictions[1:], strict=False):
+        for (adapter, kept), after in zip(
+            self._kept.items(), predictions[1:], strict=False
+        ):
             if after.label == before.label:
                 continue
             self._seen[adapter] += 1
@@ -266,7 +295,11 @@ class ChangedImages:
         found = []
         for one in (one for kept in self._kept.values() for one in kept):
             try:
-                image = small_copy(load(one.image)) if isinstance(one.image, str) else one.image
+                image = (
+                    small_copy(load(one.image))
+                    if isinstance(one.image, str)
+                    else one.image
+                )
             except (ImageError, OSError):
                 continue
             found.append(replace(one, image=image))
@@ -299,12 +332,18 @@ class Examination(Written):
 
     def to_html(self, *, title: str | None = None, images: bool = False) -> str:
         """One HTML page that needs nothing else: what `save_html` writes."""
-        from fair_tta.lab.report import examination_html  # a convenience: the lab when called
+        from fair_tta.lab.report import (
+            examination_html,
+        )  # a convenience: the lab when called
 
         return examination_html(self, title=title, images=images)
 
     def save_html(
-        self, path: str | PathLike[str], *, title: str | None = None, images: bool = False
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        images: bool = False,
     ) -> None:
         """Write the page to a file."""
         write_whole(path, self.to_html(title=title, images=images).encode())
@@ -317,13 +356,22 @@ class Examination(Written):
         document = self.document
         lines = [f"{document.n} images, without labels"]
         for attribute, of in document.attributes.items():
-            shares = ", ".join(f"{name} {share.to_text()}" for name, share in of.shares.items())
-            lines += [f"{attribute}: perceived as {shares}; entropy {of.entropy.to_text()}"]
+            shares = ", ".join(
+                f"{name} {share.to_text()}" for name, share in of.shares.items()
+            )
+            lines += [
+                f"{attribute}: perceived as {shares}; entropy {of.entropy.to_text()}"
+            ]
             lines += [f"  {'zero-shot':27}{of.pseudo_eod.to_text()}"]
             by_name = {adapter.name: adapter for adapter in document.adapters}
             for adapter in (by_name[name] for name in document.ranking[attribute]):
                 change = adapter.pseudo_eod[attribute].change
-                lines += [f"  {adapter.name:27}{change.to_text('+')}  {adapter.changed} changed"]
+                lines += [
+                    f"  {adapter.name:27}{change.to_text('+')}  {adapter.changed} changed"
+                ]
         if document.adapters:
-            lines += ["Pseudo-EOD of zero-shot and its change, with intervals.", document.notice]
+            lines += [
+                "Pseudo-EOD of zero-shot and its change, with intervals.",
+                document.notice,
+            ]
         return "\n".join([*lines, *document.warnings])

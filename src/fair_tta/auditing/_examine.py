@@ -13,7 +13,12 @@ import numpy as np
 from msgspec import convert
 from PIL.Image import Image
 
-from fair_tta._identity import ORIGIN, classifier_provenance, describe_adapter, environment
+from fair_tta._identity import (
+    ORIGIN,
+    classifier_provenance,
+    describe_adapter,
+    environment,
+)
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
@@ -31,7 +36,12 @@ from fair_tta.metrics._calibration import mean
 from fair_tta.metrics._estimates import SMALL, Estimate, listed
 from fair_tta.metrics._perceived import pseudo_odds, r_squared
 from fair_tta.metrics._scores import AnswerTableBuilder
-from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
+from fair_tta.metrics.intervals._bootstrap import (
+    DEFAULT,
+    Bootstrap,
+    Interval,
+    read_interval,
+)
 from fair_tta.metrics.intervals._closed_forms import (
     images_for_change,
     images_for_half_width,
@@ -179,10 +189,16 @@ def examine_predictions(
     )
 
 
-def _ranking(adapters: Sequence[doc.ExaminedAdapter], attribute: str) -> tuple[str, ...]:
+def _ranking(
+    adapters: Sequence[doc.ExaminedAdapter], attribute: str
+) -> tuple[str, ...]:
     """The largest fall first; what has no figure comes last."""
-    changes = {adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters}
-    return tuple(sorted(changes, key=lambda name: (changes[name] is None, changes[name] or 0.0)))
+    changes = {
+        adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters
+    }
+    return tuple(
+        sorted(changes, key=lambda name: (changes[name] is None, changes[name] or 0.0))
+    )
 
 
 def examine_classifier(
@@ -198,7 +214,9 @@ def examine_classifier(
     for method in methods.values():
         classifier.with_adapter(method).adapter._check_ready()  # before the first image
     if is_single_image(images):
-        raise FairTTAError("`images` should be several images (got one): examine([image]).")
+        raise FairTTAError(
+            "`images` should be several images (got one): examine([image])."
+        )
     images = checked_images(images)
     compare(images, classifier._task)
     bar = image_bar(images, progress)
@@ -208,7 +226,9 @@ def examine_classifier(
         for batch in in_turn(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
-            found = _predictions(classifier, batch.images, [ZeroShot(), *methods.values()])
+            found = _predictions(
+                classifier, batch.images, [ZeroShot(), *methods.values()]
+            )
             bar.update(len(batch.images))
             for image, predictions in zip(batch.images, found, strict=True):
                 yield f"image {next(number)}", image, predictions
@@ -245,7 +265,9 @@ def examine_answers(
     how = read_interval(interval)
     with classifier._current.borrow() as task:
         associations = Associations._of(task)
-    document = examine_predictions(associations, adapters, passing(), how, origin, notes)
+    document = examine_predictions(
+        associations, adapters, passing(), how, origin, notes
+    )
     return Examination(document, changed.images(classifier._load))
 
 

@@ -81,9 +81,13 @@ class Verdict:
         if self.costs:
             reasons.append(f"significantly costs {listed(self.costs)}")
         if self.typical_gap < 0 and not self.is_above_chance:
-            reasons.append("is not shown to answer better than chance (balanced accuracy)")
+            reasons.append(
+                "is not shown to answer better than chance (balanced accuracy)"
+            )
         if self.looks_smaller:
-            reasons.append(f"makes the gap look smaller, but {self.more_images} would show it")
+            reasons.append(
+                f"makes the gap look smaller, but {self.more_images} would show it"
+            )
         return ", and ".join(reasons) or None
 
     @property
@@ -140,7 +144,9 @@ def few_images(document: doc.AuditDocument) -> dict[str, int]:
 def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
     """Return the method with the lowest typical gap among those whose verdict is green."""
     green = [c for c in document.comparisons if verdict_on(document, c).is_shown]
-    return min(green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None)
+    return min(
+        green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None
+    )
 
 
 def not_measurable(document: doc.AuditDocument) -> list[str]:
@@ -148,14 +154,24 @@ def not_measurable(document: doc.AuditDocument) -> list[str]:
     few images or none."""
     run = document.runs[0]
     names = [label(*group.sensitive.values()) for group in run.groups]
-    confusion = np.array([group.confusion for group in run.groups])  # group, true, answer
+    confusion = np.array(
+        [group.confusion for group in run.groups]
+    )  # group, true, answer
     few = [f"{name} ({n})" for name, n in few_images(document).items()]
-    signs = [f"Not measurable with these images: few images of {listed(few)}."] if few else []
-    for target, of_groups in zip(document.data.targets, confusion.sum(2).T, strict=True):
+    signs = (
+        [f"Not measurable with these images: few images of {listed(few)}."]
+        if few
+        else []
+    )
+    for target, of_groups in zip(
+        document.data.targets, confusion.sum(2).T, strict=True
+    ):
         missing = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
         alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
         if missing and of_groups.any():
-            signs.append(f"No images of {listed(missing)}{alone}: nothing is known of them.")
+            signs.append(
+                f"No images of {listed(missing)}{alone}: nothing is known of them."
+            )
     return signs
 
 
@@ -176,7 +192,9 @@ def read_thresholds(
     """Expressions about one of the runs, not judged yet; what cannot be meant is an error."""
     found = []
     for text in expressions:
-        parts = re.fullmatch(r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*(%?)\s*", text)
+        parts = re.fullmatch(
+            r"\s*([\w -]+?)\s*([<>])\s*(\d{1,3}(?:\.\d+)?)\s*(%?)\s*", text
+        )
         if parts is None or float(parts[3]) > 100:
             raise FairTTAError(
                 "a threshold should be a metric, < or >, and points from 0 to 100, such as "

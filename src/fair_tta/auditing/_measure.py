@@ -33,7 +33,12 @@ from fair_tta.auditing._run import (
     parse_harmful,
 )
 from fair_tta.classifier import checked_images
-from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning, check_number
+from fair_tta.errors import (
+    FairTTAError,
+    SmallGroupWarning,
+    UnknownAnswerWarning,
+    check_number,
+)
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
@@ -54,9 +59,21 @@ from fair_tta.metrics._answer_table import (
     read_column,
     read_sensitive,
 )
-from fair_tta.metrics._estimates import SMALL, Over, listed, read_over, small_groups, warn_small
+from fair_tta.metrics._estimates import (
+    SMALL,
+    Over,
+    listed,
+    read_over,
+    small_groups,
+    warn_small,
+)
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap, Interval, read_interval
+from fair_tta.metrics.intervals._bootstrap import (
+    DEFAULT,
+    Bootstrap,
+    Interval,
+    read_interval,
+)
 from fair_tta.prediction import Prediction, Predictions
 
 _MOST_UNKNOWN = 20  # different answers that are no class, named in a document
@@ -111,7 +128,9 @@ def audit(
         0.0
     """
     if seconds is not None:
-        check_number("seconds", seconds, "be a number from 0 on", lambda x: 0 <= x < float("inf"))
+        check_number(
+            "seconds", seconds, "be a number from 0 on", lambda x: 0 <= x < float("inf")
+        )
     how = read_interval(interval)
     if sensitive is None:
         raise FairTTAError(
@@ -132,10 +151,14 @@ def audit(
     columns = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
     n, names = len(columns.truth), tuple(map(str, columns.targets))
     classes = tuple(name for name in names if name != NO_CLASS)
-    attributes = {attribute: tuple(map(str, of)) for attribute, of in columns.values.items()}
+    attributes = {
+        attribute: tuple(map(str, of)) for attribute, of in columns.values.items()
+    }
     checked = (scores or Scores())._checked(n)
     columns = replace(columns, targets=names, values={**attributes}, scores=(checked,))
-    data_hash = _data_hash(columns)  # of what was passed, whether images are known or not
+    data_hash = _data_hash(
+        columns
+    )  # of what was passed, whether images are known or not
     if digests is None:
         check_clusters(columns.clusters)
     else:  # images were classified: what is known of them is reported, if without intervals
@@ -148,7 +171,9 @@ def audit(
         columns,
         how,
         name=name,
-        adapter=None if adapter is None else doc.AdapterFields(**describe_adapter(adapter)),
+        adapter=None
+        if adapter is None
+        else doc.AdapterFields(**describe_adapter(adapter)),
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=sets,
         no_class=unknown,
@@ -172,7 +197,9 @@ def audit(
         ),
         runs=(run,),
         comparisons=(),
-        provenance=environment() | dict.fromkeys(ORIGIN) | describe(dict(provenance or {})),
+        provenance=environment()
+        | dict.fromkeys(ORIGIN)
+        | describe(dict(provenance or {})),
         warnings=(*about_unknown, *_warnings(columns)),
     )
     return Audit(document, columns)
@@ -216,7 +243,9 @@ def _known_answers(
     return answers, [*classes, NO_CLASS], unknown
 
 
-def _about_unknown_answers(runs: Iterable[doc.RunFigures], images: int) -> tuple[str, ...]:
+def _about_unknown_answers(
+    runs: Iterable[doc.RunFigures], images: int
+) -> tuple[str, ...]:
     """Return a sentence for each run that has answers that are no class."""
     return tuple(
         f"{run.name}: {run.no_class.n} of {images} answers are no class and count as wrong: "
@@ -245,9 +274,13 @@ def compare(audits: Iterable[Audit]) -> Audit:
     made = document.settings
     for other in audits:
         _check_same_data(document.data, other.document.data)
-        _check_same("settings", made, other.document.settings, "pass the same `interval`")
+        _check_same(
+            "settings", made, other.document.settings, "pass the same `interval`"
+        )
     # A run of answers alone does not know which images are the same; one of a classifier does.
-    contents = (of_audit.contents for of_audit in columns if of_audit.contents is not None)
+    contents = (
+        of_audit.contents for of_audit in columns if of_audit.contents is not None
+    )
     together = replace(
         columns[0],
         # the longest has `NO_CLASS` at its end, if a run has such answers
@@ -270,7 +303,9 @@ def compare(audits: Iterable[Audit]) -> Audit:
     names = [run.name for run in runs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise FairTTAError(f"runs should have distinct names ({twice} came twice): pass `name`.")
+        raise FairTTAError(
+            f"runs should have distinct names ({twice} came twice): pass `name`."
+        )
     corrected = corrected_differences(together, how)
     comparisons = [
         against(
@@ -298,7 +333,9 @@ def compare(audits: Iterable[Audit]) -> Audit:
     return Audit(document, together)
 
 
-def _runs_among(together: AnswerTable, measured: Audit, how: Bootstrap) -> Sequence[doc.RunFigures]:
+def _runs_among(
+    together: AnswerTable, measured: Audit, how: Bootstrap
+) -> Sequence[doc.RunFigures]:
     """Return the runs of an audit, measured again if more is known now of its images."""
     columns, document = measured._need_columns("compare"), measured.document
     all_differ = together.image_count == together.n
@@ -337,7 +374,9 @@ def _warnings(columns: AnswerTable) -> tuple[str, ...]:
         sentences.append(f"{rows}: those of the same image count as one cluster.")
     if columns.few_clusters:
         clusters = f"{columns.cluster_count} {columns.cluster_noun}"
-        sentences.append(f"No figure has an interval: {clusters} show nothing about others.")
+        sentences.append(
+            f"No figure has an interval: {clusters} show nothing about others."
+        )
     return tuple(sentences)
 
 
@@ -346,7 +385,9 @@ def _only_one_group(columns: AnswerTable) -> list[str]:
     present = [name for name, n in columns.sizes(Over.SENSITIVE).items() if n]
     if len(present) != 1:
         return []
-    return [f"Only one group has images, {present[0]}: no gap between groups can be measured."]
+    return [
+        f"Only one group has images, {present[0]}: no gap between groups can be measured."
+    ]
 
 
 def _check_same_data(first: doc.DataFields, other: doc.DataFields) -> None:
@@ -436,7 +477,9 @@ def predict_knowing(
                 f"{', '.join(unknown[:5]) or list(columns)})."
             )
     rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
-    methods = {known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)}
+    methods = {
+        known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)
+    }
     stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
     while batch := list(islice(stream, classifier._batch_size)):
         loaded = _with_digests(map(classifier._load, batch), digests)
@@ -489,12 +532,16 @@ def audit_classifier(
 
     def check(n: int) -> None:
         if n != len(truth):
-            raise FairTTAError(f"`labels` should be as many as images, {n} (got {len(truth)}).")
+            raise FairTTAError(
+                f"`labels` should be as many as images, {n} (got {len(truth)})."
+            )
 
     if hasattr(images, "__len__"):
         check(len(images))
     columns, known = read_sensitive(sensitive, len(truth)), classifier.sensitive
-    if list(columns) == [ONE_ATTRIBUTE] and len(known) == 1:  # both have one, which is meant
+    if (
+        list(columns) == [ONE_ATTRIBUTE] and len(known) == 1
+    ):  # both have one, which is meant
         columns = {next(iter(known)): columns[ONE_ATTRIBUTE]}
     start = perf_counter()
     stream: Iterable[Prediction]
@@ -505,7 +552,9 @@ def audit_classifier(
     method = classifier.adapter
     if lacks_values(method):
         method._check_fitted()
-        stream = predict_knowing(classifier, method, images, columns, digests, progress=progress)
+        stream = predict_knowing(
+            classifier, method, images, columns, digests, progress=progress
+        )
     else:
         stream = classifier._stream(checked_images(images), progress, digests=digests)
     predictions = list(stream)
@@ -517,7 +566,11 @@ def audit_classifier(
         columns,
         name=type(method).__name__ if name is None else name,
         targets=targets,
-        values={a: known[a] for a in columns if a in known and set(columns[a]) <= set(known[a])},
+        values={
+            a: known[a]
+            for a in columns
+            if a in known and set(columns[a]) <= set(known[a])
+        },
         scores=Scores.from_predictions(predictions),
         seconds=seconds,
         harmful=harmful,
@@ -542,5 +595,7 @@ def _digests_of(classifier: Any, images: Any) -> str:
     if not isinstance(images, Features):
         return "images"
     model = classifier_provenance(classifier)["model"]
-    identity = sha256(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest()
+    identity = sha256(
+        json.dumps(model, sort_keys=True, default=str).encode()
+    ).hexdigest()
     return f"{images!r} of model {identity[:8]}"

@@ -22,7 +22,12 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encoded
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import Column, Sensitive, check_clusters, read_answer_table
+from fair_tta.metrics._answer_table import (
+    Column,
+    Sensitive,
+    check_clusters,
+    read_answer_table,
+)
 
 CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -68,7 +73,9 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}."
         )
     several = images if isinstance(images, Features) else list(checked_images(images))
-    columns = read_answer_table(labels, [labels], sensitive, classifier.targets, None, clusters)
+    columns = read_answer_table(
+        labels, [labels], sensitive, classifier.targets, None, clusters
+    )
     check_clusters(columns.clusters)
     if columns.n != len(several):  # before any work is done
         raise FairTTAError(
@@ -141,7 +148,8 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     comparison = recommended(document)
     if comparison is None:
         objections = [
-            f"{each.run} {verdict_on(document, each).objection}" for each in document.comparisons
+            f"{each.run} {verdict_on(document, each).objection}"
+            for each in document.comparisons
         ]
         return None, f"No method is chosen: {'; '.join(objections)}."
     gap_change = comparison.adjusted.typical_gap.to_text("+", "")

@@ -34,7 +34,9 @@ F = TypeVar("F", bound=doc.Part)
 _SAME = 1e-3  # beliefs of one model on the same images, up to rounding
 
 
-def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def parse_harmful(
+    harmful: HarmSets | None, targets: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """``{name: classes}`` as text; an error unless they are among the targets."""
     if harmful is None:
         return {}
@@ -42,7 +44,9 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
         harmful = {"harmful": harmful}
     sets = {}
     for name, classes in harmful.items():
-        is_list = isinstance(classes, Collection) and not isinstance(classes, str | bytes)
+        is_list = isinstance(classes, Collection) and not isinstance(
+            classes, str | bytes
+        )
         if not is_list or not len(classes):
             raise FairTTAError(
                 f"`harmful` should be a list of classes, or {{name: classes}} (got {classes!r})."
@@ -58,7 +62,10 @@ def parse_harmful(harmful: HarmSets | None, targets: Sequence[str]) -> dict[str,
 
 
 def _harm(
-    table: AnswerTable, sets: Mapping[str, Sequence[str]], level: float, after: int | None = None
+    table: AnswerTable,
+    sets: Mapping[str, Sequence[str]],
+    level: float,
+    after: int | None = None,
 ) -> Iterator[tuple[str, dict[str, str], Estimate]]:
     """Yield the shares of everybody, then of each value of each attribute; or how they change."""
     everybody: dict[str, str] = {}
@@ -71,10 +78,14 @@ def _harm(
     for set_name, classes in sets.items():
         codes_of_set = [table.targets.index(name) for name in classes]
         before_in_set = np.isin(table.answers[0], codes_of_set)
-        after_in_set = None if after is None else np.isin(table.answers[after], codes_of_set)
+        after_in_set = (
+            None if after is None else np.isin(table.answers[after], codes_of_set)
+        )
         for group, mask in groups:
             group_name = label(*group.values()) or "everybody"
-            estimate = share_of(table, mask, level, group_name, before_in_set, after_in_set)
+            estimate = share_of(
+                table, mask, level, group_name, before_in_set, after_in_set
+            )
             yield set_name, group, estimate
 
 
@@ -124,9 +135,13 @@ def _odds_by_labels(table: AnswerTable, how: Bootstrap, after: int | None) -> Es
 
 def _by_attribute(table: AnswerTable, attribute: str) -> AnswerTable:
     """The same images in groups of one attribute alone."""
-    codes = np.unravel_index(table.group, [len(names) for names in table.values.values()])
+    codes = np.unravel_index(
+        table.group, [len(names) for names in table.values.values()]
+    )
     place = list(table.values).index(attribute)
-    return replace(table, values={attribute: table.values[attribute]}, group=codes[place])
+    return replace(
+        table, values={attribute: table.values[attribute]}, group=codes[place]
+    )
 
 
 def _alike(first: Scores, then: Scores) -> bool:
@@ -134,7 +149,9 @@ def _alike(first: Scores, then: Scores) -> bool:
     parts = [(s.zero_shot or {}, s.sensitive_zero_shot or {}) for s in (first, then)]
     return all(
         list(a) == list(b)
-        and all(a[k].shape == b[k].shape and np.allclose(a[k], b[k], 0, _SAME) for k in a)
+        and all(
+            a[k].shape == b[k].shape and np.allclose(a[k], b[k], 0, _SAME) for k in a
+        )
         for a, b in zip(*parts, strict=True)
     )
 
@@ -184,7 +201,10 @@ def figures_of_run(
 
     # A warning that comes several times for one image counts once.
     warned_images = Counter(text for texts in scores.warnings for text in set(texts))
-    metrics = {name: metric.estimate(table, 0, how) for name, metric in definitions.METRICS.items()}
+    metrics = {
+        name: metric.estimate(table, 0, how)
+        for name, metric in definitions.METRICS.items()
+    }
     has_confidence = confidence is not None and len(confidence) > 0
     figures = doc.RunFigures(
         name=name,
@@ -216,7 +236,10 @@ def _indifference(
     table: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
 ) -> dict[str, Estimate]:
     """Return the mean entropy of each attribute."""
-    return {a: mean_of(table, entropy, how.level) for a, entropy in (entropies or {}).items()}
+    return {
+        a: mean_of(table, entropy, how.level)
+        for a, entropy in (entropies or {}).items()
+    }
 
 
 def _worst_group(table: AnswerTable, over: Over) -> doc.GroupName:
@@ -247,7 +270,9 @@ def _groups(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
     """Yield the figures of each group, in all classes and class by class."""
     rates_by_group = rates_of_groups(table, 0, how.level)
     weights = table.weights(0, Over.SENSITIVE)
-    cell_images = table.different(Over.TARGET_AND_SENSITIVE).reshape(-1, len(table.targets))
+    cell_images = table.different(Over.TARGET_AND_SENSITIVE).reshape(
+        -1, len(table.targets)
+    )
     has_repeats = table.image_count < table.n
     for group, confusion in enumerate(table.counts(0)):
         values = _group_values(table, group)
@@ -270,7 +295,9 @@ def _groups(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
                     rates.true_positive_rate,
                     rates.false_positive_rate,
                     rates.selection_rate,
-                    different_images=int(cell_images[group, c]) if has_repeats else None,
+                    different_images=int(cell_images[group, c])
+                    if has_repeats
+                    else None,
                 )
             )
 
@@ -292,7 +319,9 @@ def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
         return None
     known = steps[np.isfinite(steps)]
     values = np.quantile(known, QUANTILES).tolist()
-    quantiles = {f"{level:g}": value for level, value in zip(QUANTILES, values, strict=True)}
+    quantiles = {
+        f"{level:g}": value for level, value in zip(QUANTILES, values, strict=True)
+    }
     return doc.RelativeSteps(len(known), quantiles)
 
 
@@ -309,10 +338,14 @@ def against(
     entropies_before = table.scores[0].sensitive_entropy or {}
     entropies_after = table.scores[after].sensitive_entropy or {}
     indifference = {
-        attribute: mean_change(table, entropies_before.get(attribute), entropy, how.level)
+        attribute: mean_change(
+            table, entropies_before.get(attribute), entropy, how.level
+        )
         for attribute, entropy in entropies_after.items()
     }
-    differences = {metric.name: metric.difference(table, 0, after, how) for metric in doc.COMPARED}
+    differences = {
+        metric.name: metric.difference(table, 0, after, how) for metric in doc.COMPARED
+    }
     all_images = np.ones(len(table.truth), np.bool_)
     figures = doc.Comparison(
         *names,
@@ -320,7 +353,10 @@ def against(
         sensitive_indifference=indifference,
         changes=_changes(table, after, all_images, how),
         groups=tuple(_compared_groups(table, after, how)),
-        harm=tuple(doc.HarmChange(*change) for change in _harm(table, harmful, how.level, after)),
+        harm=tuple(
+            doc.HarmChange(*change)
+            for change in _harm(table, harmful, how.level, after)
+        ),
         perceived=_perceived(table, how, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
@@ -344,14 +380,18 @@ def corrected_differences(table: AnswerTable, how: Bootstrap) -> list[doc.Differ
     return corrected
 
 
-def _compared_groups(table: AnswerTable, after: int, how: Bootstrap) -> Iterator[doc.ComparedGroup]:
+def _compared_groups(
+    table: AnswerTable, after: int, how: Bootstrap
+) -> Iterator[doc.ComparedGroup]:
     """Yield how accuracy changes in each group, then in each class of each group."""
     was_right = table.answers[0] == table.truth
     is_right = table.answers[after] == table.truth
     targets = [target for target in table.targets if target != NO_CLASS]
     for g, group in enumerate(table.groups):
         mask = table.group == g
-        difference = share_of(table, mask, how.level, label(*group), was_right, is_right)
+        difference = share_of(
+            table, mask, how.level, label(*group), was_right, is_right
+        )
         changes = _changes(table, after, mask, how)
         yield doc.ComparedGroup(None, _group_values(table, g), difference, changes)
 
@@ -382,7 +422,9 @@ def _compared_groups(table: AnswerTable, after: int, how: Bootstrap) -> Iterator
         )
 
 
-def _changes(table: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.AnswerChanges:
+def _changes(
+    table: AnswerTable, after: int, mask: Mask, how: Bootstrap
+) -> doc.AnswerChanges:
     """Count the answers that change among some images, and the images that a claim needs."""
     truth = table.truth[mask]
     before_answers = table.answers[0][mask]
@@ -407,6 +449,8 @@ def _changes(table: AnswerTable, after: int, mask: Mask, how: Bootstrap) -> doc.
         right_to_wrong=lost,
         wrong_to_right=won,
         wrong_to_wrong=int((has_changed & ~was_right & ~is_right).sum()),
-        mcnemar_p=_intervals.mcnemar(lost, won) if n and table.clusters is None else None,
+        mcnemar_p=_intervals.mcnemar(lost, won)
+        if n and table.clusters is None
+        else None,
         images_needed=needed,
     )

@@ -99,7 +99,9 @@ def _members(base: Path) -> dict[str, str]:
     """The split of each image, as the file codes it; both if it is said to be in two."""
     columns = (_NAME, "partition")
     members: dict[str, str] = {}
-    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(columns):
+    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(
+        columns
+    ):
         if isinstance(row, Row):
             name, part = row.cells.values()
             first = members.setdefault(name, part)

@@ -89,7 +89,9 @@ def read_fairface(
     """
     FAIRFACE.check_task(task, ("age", "gender", "race", *PEOPLE))
     if split is Split.TEST:
-        raise DatasetError("`split` should not be TEST: that of FairFace is not public.")
+        raise DatasetError(
+            "`split` should not be TEST: that of FairFace is not public."
+        )
     base = FAIRFACE.check_root(root)
     parameters: dict[str, str | int] = {"split": split.value}
     if "age" in (task.target, *task.sensitive) and not _asks_for_brackets(task):
@@ -103,8 +105,14 @@ def read_fairface(
     parts = [_FILES[s] for s in _FILES if split in (s, Split.ALL)]
     tables = [FAIRFACE.table(base, _BASES, names, _COLUMNS) for _, names in parts]
     first = parts[0][0]
-    choices = [Padding.NARROW.value, "", Padding.WIDE.value] if padding is None else [padding.value]
-    places = [os.path.join(start, choice, first) for choice in choices for start in _BASES]
+    choices = (
+        [Padding.NARROW.value, "", Padding.WIDE.value]
+        if padding is None
+        else [padding.value]
+    )
+    places = [
+        os.path.join(start, choice, first) for choice in choices for start in _BASES
+    ]
     found = FAIRFACE.find(base, [""], places)
     if found is not None:
         parameters["images"] = found.parent.relative_to(base).as_posix()
@@ -127,12 +135,20 @@ def bracket_of(age: str) -> str | None:
         return text
     if match := re.fullmatch(r"\d\d(\d\d)-(\d\d)-(\d\d)( 00:00:00)?", text):
         year, month, day = (int(number) for number in match.group(1, 2, 3))
-        return _DATES.get((month, year)) if (month, day) == (10, 1) else _DATES.get((month, day))
-    match = re.fullmatch(r"(\d+)[-. ]+([a-z]{3})[a-z]*\.?|([a-z]{3})[a-z]*[-. ]+(\d+)", text)
+        return (
+            _DATES.get((month, year))
+            if (month, day) == (10, 1)
+            else _DATES.get((month, day))
+        )
+    match = re.fullmatch(
+        r"(\d+)[-. ]+([a-z]{3})[a-z]*\.?|([a-z]{3})[a-z]*[-. ]+(\d+)", text
+    )
     if match is None:
         return None
     number, name = match.group(1) or match.group(4), match.group(2) or match.group(3)
-    return _DATES.get((_MONTHS.index(name) + 1, int(number))) if name in _MONTHS else None
+    return (
+        _DATES.get((_MONTHS.index(name) + 1, int(number))) if name in _MONTHS else None
+    )
 
 
 def _asks_for_brackets(task: BenchmarkTask) -> bool:

@@ -29,10 +29,14 @@ _SEPARATORS = ",;\t|"
 # a path with nothing to make plain
 _PLAIN_PATH = re.compile(r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII)
 _START = 4096  # bytes that tell what a file is
-_MOST_CELLS = 20_000_000  # of columns that are read: each takes some 100 bytes as an object
+_MOST_CELLS = (
+    20_000_000  # of columns that are read: each takes some 100 bytes as an object
+)
 _MOST_COLUMNS = 2**14  # as many as Excel has
 _MOST_SHEET_ROWS = 2**20  # likewise
-_FREELY = 2**24  # bytes that a file may always be when it is unpacked: seconds of a processor
+_FREELY = (
+    2**24
+)  # bytes that a file may always be when it is unpacked: seconds of a processor
 _MOST_UNPACKED = 2**30  # bytes of a table
 _TABLE_TIMES = 100  # by which tables are packed: sheets that people have some 15 to 50
 _AT_ONCE = 2**16  # cells of parquet
@@ -67,7 +71,9 @@ class LabelTable:
             with open_file(path, pipes=True) as file:
                 data = file.read()
         except OSError as error:
-            raise DatasetError(f"cannot read {str(path)!r}: {error.strerror or error}.") from error
+            raise DatasetError(
+                f"cannot read {str(path)!r}: {error.strerror or error}."
+            ) from error
         self.header: list[str]
         self._lines: Lines
         if data.startswith(b"PK\3\4"):
@@ -97,9 +103,13 @@ class LabelTable:
         """Raise if several columns have one of these names: formats differ in which they read."""
         twice = sorted({name for name in columns if self.header.count(name) > 1})
         if twice:
-            raise DatasetError(f"{str(self.path)!r} has more than one column called {twice}.")
+            raise DatasetError(
+                f"{str(self.path)!r} has more than one column called {twice}."
+            )
 
-    def rows(self, columns: Sequence[str], official: int | None = None) -> Iterator[Row | Problem]:
+    def rows(
+        self, columns: Sequence[str], official: int | None = None
+    ) -> Iterator[Row | Problem]:
         """Row by row the cells of some columns, or what is wrong with the row; at the end whether
         there are as many as there should be, if that is known."""
         if self._encoding == "cp1252":
@@ -108,11 +118,15 @@ class LabelTable:
         for line, cells in self._lines(columns):
             count += 1
             if cells is None:
-                yield Problem(ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}")
+                yield Problem(
+                    ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}"
+                )
             else:
                 yield Row(line, cells)
         if official is not None and count != official:
-            yield Problem(ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}")
+            yield Problem(
+                ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}"
+            )
 
 
 def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines]:
@@ -121,7 +135,9 @@ def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines
     def raw(separator: str) -> Iterator[tuple[int, list[str]]]:
         """Rows that are not blank, with their lines."""
         lines = io.StringIO(text, newline="")
-        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+        reader = csv.reader(
+            lines, delimiter=separator, skipinitialspace=True, strict=True
+        )
         try:
             yield from ((reader.line_num, cells) for cells in reader if cells)
         except csv.Error as error:
@@ -132,17 +148,23 @@ def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines
 
     found = []
     for sign in _SEPARATORS:
-        with suppress(DatasetError):  # names in quotes, with another separator between them
+        with suppress(
+            DatasetError
+        ):  # names in quotes, with another separator between them
             _, names = next(raw(sign), (0, []))
             found.append((_trimmed(names), sign))
     if not found:
         next(raw(_SEPARATORS[0]))  # raises
-    header, separator = max(found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0])))
+    header, separator = max(
+        found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0]))
+    )
 
     def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None]]:
         for line, row in islice(raw(separator), 1, None):
             if any(map(str.strip, row)):  # spreadsheets leave others at the end
-                is_whole = len(row) >= len(header) and not any(map(str.strip, row[len(header) :]))
+                is_whole = len(row) >= len(header) and not any(
+                    map(str.strip, row[len(header) :])
+                )
                 cells = dict(zip(header, row, strict=False))
                 yield line, _cells(cells, columns) if is_whole else None
 
@@ -155,7 +177,9 @@ def _excel(path: Path, data: bytes) -> tuple[list[str], Lines]:
     with _reading(path, "an Excel file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of styles that it does not know
         check_unpacked(unpacked_size(io.BytesIO(data)), len(data), _TABLE_TIMES)
-        sheet = openpyxl.load_workbook(io.BytesIO(data), True, data_only=True).worksheets[0]
+        sheet = openpyxl.load_workbook(
+            io.BytesIO(data), True, data_only=True
+        ).worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
         top, names = next(_sheet_rows(sheet, 1, None), (0, ()))
         header = _trimmed(map(_text, names))
@@ -165,13 +189,17 @@ def _excel(path: Path, data: bytes) -> tuple[list[str], Lines]:
     def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
         places = {name: header.index(name) for name in columns}
         for line, row in rows:
-            cells = {name: row[place] for name, place in places.items() if place < len(row)}
+            cells = {
+                name: row[place] for name, place in places.items() if place < len(row)
+            }
             yield line, _cells(cells, columns)
 
     return header, lines
 
 
-def _sheet_rows(sheet: Any, first: int, columns: int | None) -> Iterator[tuple[int, Sequence[Any]]]:
+def _sheet_rows(
+    sheet: Any, first: int, columns: int | None
+) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yield the rows of a sheet that are not blank, with their numbers, from the first on.
 
     Raises:
@@ -184,7 +212,9 @@ def _sheet_rows(sheet: Any, first: int, columns: int | None) -> Iterator[tuple[i
             raise ValueError(f"it has more than {_MOST_SHEET_ROWS:,} rows")
         cells += len(row)  # of blank rows too, which take their time
         if cells > _MOST_CELLS:
-            raise ValueError(f"it has more than {_MOST_CELLS:,} cells: keep what you need")
+            raise ValueError(
+                f"it has more than {_MOST_CELLS:,} cells: keep what you need"
+            )
         if any(value is not None and value != "" for value in row):
             yield line, row
 
@@ -196,7 +226,11 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
         schema = parquet.read_schema(arrow.BufferReader(data))
         fields = [field for field in schema if not types.is_nested(field.type)]
         # a text that many rows share stays one text
-        texts = [f.name for f in fields if types.is_string(f.type) or types.is_large_string(f.type)]
+        texts = [
+            f.name
+            for f in fields
+            if types.is_string(f.type) or types.is_large_string(f.type)
+        ]
         file = parquet.ParquetFile(arrow.BufferReader(data), read_dictionary=texts)
         header = _trimmed(field.name for field in fields)
     written = {field.name.strip(): field.name for field in reversed(fields)}
@@ -211,7 +245,9 @@ def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
                     f"it has {total:,} rows x {len(names)} columns that are read, and at most "
                     f"{_MOST_CELLS:,} cells are: keep the rows that you need"
                 )
-            check_unpacked(_column_bytes(file.metadata, chosen), len(data), _TABLE_TIMES)
+            check_unpacked(
+                _column_bytes(file.metadata, chosen), len(data), _TABLE_TIMES
+            )
             size = max(1, _AT_ONCE // max(1, len(names)))
             yield from ((line, {}) for line in range(1, total + 1) if not names)
             numbers = count(1)
@@ -233,14 +269,20 @@ def _column_bytes(metadata: Any, names: Collection[str]) -> int:
 def _column_texts(arrow: Any, column: Any) -> list[str]:
     """Return the cells of a column as text; equal ones are made once."""
     try:
-        coded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+        coded = (
+            column
+            if arrow.types.is_dictionary(column.type)
+            else column.dictionary_encode()
+        )
     except arrow.ArrowNotImplementedError:  # not of all types
         return [_text(value).strip() for value in column.to_pylist()]
     places = coded.indices.fill_null(len(coded.dictionary)).to_pylist()
     # the dictionary of a batch has the texts of all batches before it
     used = sorted({*places} - {len(coded.dictionary)})
     values = coded.dictionary.take(arrow.array(used, arrow.int64())).to_pylist()
-    texts = {place: _text(value).strip() for place, value in zip(used, values, strict=True)}
+    texts = {
+        place: _text(value).strip() for place, value in zip(used, values, strict=True)
+    }
     texts[len(coded.dictionary)] = ""
     return [*map(texts.__getitem__, places)]
 
@@ -289,7 +331,9 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # each library has its own for damaged files
         reason = printable(" ".join(str(error).split())[:200])
-        raise DatasetError(f"{str(path)!r} cannot be read as {what}: {reason}.") from error
+        raise DatasetError(
+            f"{str(path)!r} cannot be read as {what}: {reason}."
+        ) from error
 
 
 def _trimmed(names: Iterable[str]) -> list[str]:
@@ -322,7 +366,9 @@ def _read_text(path: Path, data: bytes) -> tuple[str, str]:
         encoding = "cp1252"
         text = data.decode(encoding, "replace")
     start = text[:_START].strip()
-    if re.match(r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", start, re.I | re.S):
+    if re.match(
+        r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", start, re.I | re.S
+    ):
         title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", start, re.I | re.S)
         called = f", titled {title.group(1)!r}" if title else ""
         raise DatasetError(
@@ -364,7 +410,9 @@ def find_images(
     Paths are as written, or with the slashes and accents of this machine, in the folder of the
     images or beside the label file. Those of another machine are known by their ends.
     """
-    found = {name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)}
+    found = {
+        name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)
+    }
     there = [path for path in images_below(images) if isinstance(path, str)]
     missing = [name for name, (_, why) in found.items() if _is_missing(why)]
     ends = {
@@ -372,17 +420,26 @@ def find_images(
         for name, file in _match_ends(missing, there).items()
         if os.path.relpath(file, images) != name  # such as a link that leads nowhere
     }
-    found |= {name: (Path(file), image_problem(Path(file), name)) for name, file in ends.items()}
+    found |= {
+        name: (Path(file), image_problem(Path(file), name))
+        for name, file in ends.items()
+    }
     notes = []
     if ends:
         name, file = next(iter(ends.items()))
         what = f"{len(ends)} in {labels.name}, such as {name} for {os.path.relpath(file, images)}"
         notes.append(Problem(ProblemKind.OTHER_MACHINE, what))
     named = {file_of(path) for path, _ in found.values()}
-    other = [os.path.relpath(path, images) for path in there if file_of(Path(path)) not in named]
+    other = [
+        os.path.relpath(path, images)
+        for path in there
+        if file_of(Path(path)) not in named
+    ]
     if other:
         lost = sum(_is_missing(why) for _, why in found.values())
-        what = f"images without a row: {first_three(other)}; rows without an image: {lost}"
+        what = (
+            f"images without a row: {first_three(other)}; rows without an image: {lost}"
+        )
         notes.append(Problem(ProblemKind.UNPAIRED, what))
     return found, notes
 
@@ -422,7 +479,9 @@ def _is_missing(problem: Problem | None) -> bool:
 
 def find_image(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
     """The file that a cell means: as written, or with the slashes and accents of this machine."""
-    places = list(dict.fromkeys(folder / form for folder in folders for form in spellings(name)))
+    places = list(
+        dict.fromkeys(folder / form for folder in folders for form in spellings(name))
+    )
     problems = []
     for path in places:
         problem = image_problem(path, name)
@@ -486,7 +545,9 @@ def key_of(path: Path, images: Path, name: str) -> str:
         return name
     found, asked = os.path.abspath(path), os.path.abspath(images)
     for folder in (asked, real_folder(asked)):
-        if os.path.normcase(found).startswith(os.path.normcase(os.path.join(folder, ""))):
+        if os.path.normcase(found).startswith(
+            os.path.normcase(os.path.join(folder, ""))
+        ):
             name = os.path.relpath(found, folder)
             break
     return os.path.normpath(name).replace(os.sep, "/")

@@ -48,13 +48,25 @@ PATH_COLUMNS = (
 )  # fmt: skip
 """Where the names of images are looked for, if no column is given."""
 
-ID_COLUMNS = ("id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names")
+ID_COLUMNS = (
+    "id",
+    "ids",
+    *PATH_COLUMNS,
+    "paths",
+    "files",
+    "filenames",
+    "name",
+    "names",
+)
 """Where the ids of features are looked for, if no column is given."""
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
 
-_NO_CLUSTER = MISSING | {"none", "<na>"}  # which may be the name of a class, but of no person
+_NO_CLUSTER = MISSING | {
+    "none",
+    "<na>",
+}  # which may be the name of a class, but of no person
 
 _TRIED = 100  # rows in which a column of paths is looked for
 _NUMBER = "number of the row"  # in place of paths, where there are none
@@ -82,11 +94,19 @@ def read_folder(
             the columns, and values that it does not name are problems.
         check_images: whether images must be there and not empty; False does not look for them.
     """
-    columns = (sensitive_columns,) if isinstance(sensitive_columns, str) else (*sensitive_columns,)
+    columns = (
+        (sensitive_columns,)
+        if isinstance(sensitive_columns, str)
+        else (*sensitive_columns,)
+    )
     if not columns:
-        raise DatasetError("`sensitive_columns` should name at least one column (got none).")
+        raise DatasetError(
+            "`sensitive_columns` should name at least one column (got none)."
+        )
     if not os.path.isdir(images_dir):
-        raise DatasetError(f"`images_dir` should be a folder (got {os.fspath(images_dir)!r}).")
+        raise DatasetError(
+            f"`images_dir` should be a folder (got {os.fspath(images_dir)!r})."
+        )
     allowed: dict[str, Collection[str]] = {}
     if task is not None:
         if sorted(task.sensitive) != sorted(columns):
@@ -95,19 +115,28 @@ def read_folder(
                 f"(got {sorted(task.sensitive)})."
             )
         allowed = {target_column: task.targets, **task.sensitive}
-    labels = Labels(Path(images_dir), Path(labels_csv), target_column, columns, path_column)
+    labels = Labels(
+        Path(images_dir), Path(labels_csv), target_column, columns, path_column
+    )
     rows = labels.scan().records(allowed, check_images=check_images)
     # a table may be about some of the images of a folder
-    some = (r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED)
+    some = (
+        r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED
+    )
     records, problems = collect(some)
     if not records:
-        raise DatasetError(f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}")
+        raise DatasetError(
+            f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}"
+        )
     parameters = {"labels": Path(labels_csv).name, "target": target_column}
     return Dataset(Path(images_dir).name, records, problems, parameters, task)
 
 
 def _path_column(
-    table: LabelTable, images: Path, features: FeatureFile | None, others: Collection[str]
+    table: LabelTable,
+    images: Path,
+    features: FeatureFile | None,
+    others: Collection[str],
 ) -> str:
     """Return the column that names images or features: the one most of whose values are there.
 
@@ -154,7 +183,9 @@ def _path_column(
         return usual or columns[0]
     rivals = [column for column in columns if 2 * fitting[column] >= most]
     if len(rivals) == 1 or _name_the_same(table, rivals):
-        return max(rivals, key=lambda column: (fitting[column], named[column], column == usual))
+        return max(
+            rivals, key=lambda column: (fitting[column], named[column], column == usual)
+        )
     known = [column for column in rivals if column.lower() in ID_COLUMNS]
     if len(known) == 1 and fitting[known[0]] == most:
         return known[0]
@@ -220,7 +251,9 @@ def _are_names(cells: Sequence[str]) -> bool:
     except ValueError:
         return True
     counted = sorted(numbers)
-    is_count = counted == [counted[0] + i for i in range(len(counted))] and counted[0] in (0, 1)
+    is_count = counted == [counted[0] + i for i in range(len(counted))] and counted[
+        0
+    ] in (0, 1)
     return is_count and numbers != counted
 
 
@@ -230,7 +263,11 @@ def _is_image(name: str) -> bool:
 
 
 def _match(
-    features: FeatureFile, labels: str, rows: Sequence[Row | Problem], column: str, skip: bool
+    features: FeatureFile,
+    labels: str,
+    rows: Sequence[Row | Problem],
+    column: str,
+    skip: bool,
 ) -> None:
     """Write the id of its features into each row, by its own id or, if there are none, in order."""
     every = [row for row in rows if isinstance(row, Row) or not row.kind.is_of_file]
@@ -328,10 +365,16 @@ class Labels:
         """
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
-            raise DatasetError(f"`images` should be a folder (got {str(self.images)!r}).")
+            raise DatasetError(
+                f"`images` should be a folder (got {str(self.images)!r})."
+            )
         if not os.path.exists(self.file) or os.path.isdir(self.file):
-            raise DatasetError(f"`labels_csv` should be a file (got {str(self.file)!r}).")
-        table = LabelTable(self.file, wanted if self.path is None else [self.path, *wanted])
+            raise DatasetError(
+                f"`labels_csv` should be a file (got {str(self.file)!r})."
+            )
+        table = LabelTable(
+            self.file, wanted if self.path is None else [self.path, *wanted]
+        )
         if stored is not None and stored.ids is None:
             self._check_position(table)
             named, read = _NUMBER, wanted
@@ -346,7 +389,9 @@ class Labels:
         columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
-            if isinstance(row, Row) and not any(row.cells[c].lower() in MISSING for c in columns):
+            if isinstance(row, Row) and not any(
+                row.cells[c].lower() in MISSING for c in columns
+            ):
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
         count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
@@ -389,7 +434,9 @@ class Labels:
         if not self.rename:
             return row
         sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
-        return replace(row, target=self._label(self.target, row.target), sensitive=sensitive)
+        return replace(
+            row, target=self._label(self.target, row.target), sensitive=sensitive
+        )
 
     def _label(self, column: str, value: str) -> str:
         """Return what a value is renamed to, or the value itself."""
@@ -449,14 +496,18 @@ class LabelValues:
             label = max(spellings, key=lambda name: (_typed(name), counts[name]))
             others = {value for value in self.raw[column]
                       if self.labels._label(column, value) in spellings}  # fmt: skip
-            options += [rename_option(column, v, label) for v in sorted(others - {label})]
+            options += [
+                rename_option(column, v, label) for v in sorted(others - {label})
+            ]
         raise DatasetError(
             f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
             f"{_shown_spellings(groups, counts)}. If they mean the same, rename them:\n"
             f"{' '.join(options)}"
         )
 
-    def allowed(self, named: Mapping[str, Any], *, skip_unknown: bool) -> dict[str, set[str]]:
+    def allowed(
+        self, named: Mapping[str, Any], *, skip_unknown: bool
+    ) -> dict[str, set[str]]:
         """For each column the values in the file whose labels were named.
 
         Args:
@@ -467,7 +518,9 @@ class LabelValues:
         unknown, options = [], list[str]()
         for column, counts in self.raw.items():
             by_meaning = {meaning(label): label for label in named[column]}
-            known = {v for v in counts if self.labels._label(column, v) in named[column]}
+            known = {
+                v for v in counts if self.labels._label(column, v) in named[column]
+            }
             allowed[column] = known
             unknown += [
                 f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
@@ -489,7 +542,10 @@ class LabelValues:
         return allowed
 
     def records(
-        self, allowed: Mapping[str, Collection[str]] | None = None, *, check_images: bool = True
+        self,
+        allowed: Mapping[str, Collection[str]] | None = None,
+        *,
+        check_images: bool = True,
     ) -> list[Record | Problem]:
         """For each row a record with renamed values, or a problem, as for an image that comes
         again.
@@ -500,7 +556,9 @@ class LabelValues:
         """
         labels = self.labels
         read = self._read(allowed or {}, check_images)
-        renamed = ((None if of is None else labels._renamed(of), why) for of, why in read)
+        renamed = (
+            (None if of is None else labels._renamed(of), why) for of, why in read
+        )
         if labels.features is None:
             settled = settle_repeats(renamed, lambda record: file_of(record.path))
         else:
@@ -511,12 +569,18 @@ class LabelValues:
         self, allowed: Mapping[str, Collection[str]], check_images: bool
     ) -> Iterator[tuple[Record | None, Problem | None]]:
         """For each row the record, if its cells are there, and why it cannot be used, if so."""
-        images, features, cluster = self.labels.images, self.labels.features, self.labels.cluster
+        images, features, cluster = (
+            self.labels.images,
+            self.labels.features,
+            self.labels.cluster,
+        )
         columns, file = self._columns, self.labels.file
         name_column, target_column, *sensitive = columns
         found: dict[str, tuple[Path, Problem | None]] = {}
         if features is None and check_images:
-            written = (row.cells[name_column] for row in self._rows if isinstance(row, Row))
+            written = (
+                row.cells[name_column] for row in self._rows if isinstance(row, Row)
+            )
             names = [name for name in written if name.lower() not in MISSING]
             found, notes = find_images(names, images, file)
             if file.name != FOLDER_LABELS:  # which lists such images itself
@@ -528,7 +592,10 @@ class LabelValues:
             cells, where = row.cells, f"{file.name} line {row.line}"
             blank = [name for name in columns if cells[name].lower() in MISSING]
             if blank:
-                yield None, Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})")
+                yield (
+                    None,
+                    Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})"),
+                )
                 continue
             key = name = cells[name_column]
             path, problem = found.get(name, (images / name, None))
@@ -536,7 +603,9 @@ class LabelValues:
                 key = key_of(path, images, name)
             elif name not in features.places:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
-            odd = [name for name, values in allowed.items() if cells[name] not in values]
+            odd = [
+                name for name, values in allowed.items() if cells[name] not in values
+            ]
             if odd:
                 what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
                 problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
@@ -549,7 +618,9 @@ class LabelValues:
 
 def _typed(name: str) -> tuple[bool, int]:
     """Return whether a name can be typed as it is shown, and how short it is if it is a number."""
-    return escaped(name) == name, -len(name) if isinstance(meaning(name), Decimal) else 0
+    return escaped(name) == name, -len(name) if isinstance(
+        meaning(name), Decimal
+    ) else 0
 
 
 def _shown_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
@@ -570,7 +641,9 @@ def rename_values(
         DatasetError: a value is in none of the tables.
     """
     renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
-    known = dict.fromkeys(value for table in tables for of in table.raw.values() for value in of)
+    known = dict.fromkeys(
+        value for table in tables for of in table.raw.values() for value in of
+    )
     for asked, labels in rename.items():
         columns = list(dict.fromkeys(chain(*(table.raw for table in tables))))
         column = _as_shown(asked, columns) or asked
@@ -579,16 +652,23 @@ def rename_values(
             for written, label in labels.items():
                 value = _as_shown(written, table.raw.get(column, ()))
                 if value is not None:
-                    found.setdefault(column, {})[value] = _as_shown(label, known) or label
+                    found.setdefault(column, {})[value] = (
+                        _as_shown(label, known) or label
+                    )
                     missing.discard(written)
         if missing:
-            held = sorted({value for table in tables for value in table.raw.get(column, ())})
+            held = sorted(
+                {value for table in tables for value in table.raw.get(column, ())}
+            )
             raise DatasetError(
                 f"`rename` should name values of the column {column!r}, which holds {held[:20]} "
                 f"(got {sorted(missing)})."
             )
     pairs = zip(tables, renamed, strict=True)
-    return [replace(table, labels=replace(table.labels, rename=names)) for table, names in pairs]
+    return [
+        replace(table, labels=replace(table.labels, rename=names))
+        for table, names in pairs
+    ]
 
 
 def _as_shown(written: str, names: Collection[str]) -> str | None:

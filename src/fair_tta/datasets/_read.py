@@ -65,9 +65,13 @@ def read_dataset(
             f"`padding` should be None: only FairFace has two sets of images (got {padding!r})."
         )
     if task.dataset == "CelebA":
-        return read_celeba(root, task, split=part or Split.TEST, check_images=check_images)
+        return read_celeba(
+            root, task, split=part or Split.TEST, check_images=check_images
+        )
     if task.dataset == "Waterbirds":
-        return read_waterbirds(root, task, split=part or Split.TEST, check_images=check_images)
+        return read_waterbirds(
+            root, task, split=part or Split.TEST, check_images=check_images
+        )
     if task.dataset == "UTKFace":
         if part not in (None, Split.ALL):
             raise DatasetError(
@@ -84,7 +88,9 @@ def _split_of(split: str | None) -> Split | None:
     if split is None:
         return None
     if split not in SPLITS:
-        raise DatasetError(f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).")
+        raise DatasetError(
+            f"`split` should be one of {', '.join(SPLITS)} (got {split!r})."
+        )
     return Split(split)
 
 

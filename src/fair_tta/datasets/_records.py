@@ -49,7 +49,9 @@ class ProblemKind(Enum):
     REPAIRED_AGE = "age was changed to a date by a spreadsheet (repaired, record kept)"
     PARTIAL = "file does not have the official number of rows (records kept)"
     ENCODING = "file is not UTF-8 and was read as Windows-1252 (records kept)"
-    OTHER_MACHINE = "paths are of another machine and were matched by their ends (records kept)"
+    OTHER_MACHINE = (
+        "paths are of another machine and were matched by their ends (records kept)"
+    )
     UNPAIRED = "images and rows do not all belong together (others are kept)"
     SMALL = "fewer records than the sample should have (all are taken)"
 
@@ -65,7 +67,8 @@ class ProblemKind(Enum):
 
 
 _OF_FILES = frozenset(
-    ProblemKind[name] for name in "PARTIAL ENCODING OTHER_MACHINE UNPAIRED SMALL".split()
+    ProblemKind[name]
+    for name in "PARTIAL ENCODING OTHER_MACHINE UNPAIRED SMALL".split()
 )
 _NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
 
@@ -114,7 +117,10 @@ class Problems:
     def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
         """For JSON: ``{kind: {"count": n, "examples": [...]}}``; no examples if not `named`."""
         return {
-            kind.value: {"count": n, "examples": list(self.examples[kind]) if named else []}
+            kind.value: {
+                "count": n,
+                "examples": list(self.examples[kind]) if named else [],
+            }
             for kind, n in self.counts.items()
         }
 
@@ -124,7 +130,11 @@ class Problems:
             return "No row was left out, but"
         text = f"{self.rows} {'row was' if self.rows == 1 else 'rows were'} left out"
         kept = self.rows - self.lost
-        return f"{text}, {kept} of them because the image is counted already" if kept else text
+        return (
+            f"{text}, {kept} of them because the image is counted already"
+            if kept
+            else text
+        )
 
     def lines(self) -> list[str]:
         """One line for each kind."""
@@ -208,13 +218,21 @@ class Dataset:
         machine costs one place there and changes nothing else.
         """
         if k < 1:
-            raise DatasetError(f"`k` should be a positive number of images (got {k!r}).")
-        chosen = heapq.nsmallest(k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key))
+            raise DatasetError(
+                f"`k` should be a positive number of images (got {k!r})."
+            )
+        chosen = heapq.nsmallest(
+            k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key)
+        )
         problems = self.problems
         if len(chosen) < k:
-            problems = problems.add(Problem(ProblemKind.SMALL, f"{len(chosen)} instead of {k}"))
+            problems = problems.add(
+                Problem(ProblemKind.SMALL, f"{len(chosen)} instead of {k}")
+            )
         parameters = {**self.parameters, "sample": k, "seed": seed}
-        return replace(self, records=tuple(chosen), problems=problems, parameters=parameters)
+        return replace(
+            self, records=tuple(chosen), problems=problems, parameters=parameters
+        )
 
     def __str__(self) -> str:
         chosen = ", ".join(f"{name} {value}" for name, value in self.parameters.items())
@@ -286,7 +304,9 @@ def choose(
         (chosen if of is None else members.setdefault(of, [])).append(place)
     shares = _shares({of: len(places) for of, places in members.items()}, sample)
     for of, places in members.items():
-        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[: shares[of]]
+        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[
+            : shares[of]
+        ]
     return [every[place] for place in sorted(chosen)]
 
 
@@ -303,12 +323,18 @@ def _shares(counts: Mapping[Hashable, int], size: int) -> dict[Hashable, int]:
     if size >= total:
         return dict(counts)
     shares = {of: max(1, size * n // total) for of, n in counts.items()}
-    rounded_down = (of for of, n in counts.items() if size * n >= total)  # others are rounded up
-    for of in sorted(rounded_down, key=lambda of: (-(size * counts[of] % total), repr(of))):
+    rounded_down = (
+        of for of, n in counts.items() if size * n >= total
+    )  # others are rounded up
+    for of in sorted(
+        rounded_down, key=lambda of: (-(size * counts[of] % total), repr(of))
+    ):
         if sum(shares.values()) >= size:
             break
         shares[of] += shares[of] < counts[of]
-    while sum(shares.values()) > max(size, len(shares)):  # the largest give what the rarest got
+    while sum(shares.values()) > max(
+        size, len(shares)
+    ):  # the largest give what the rarest got
         shares[max(shares, key=lambda of: (shares[of], repr(of)))] -= 1
     return shares
 

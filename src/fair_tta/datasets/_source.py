@@ -34,12 +34,16 @@ class Source:
         """The folder as a path, if it is one."""
         path = Path(root)
         if path.is_file():
-            raise self.error(f"{str(path)!r} is a file, not a folder (an archive? Unpack it).")
+            raise self.error(
+                f"{str(path)!r} is a file, not a folder (an archive? Unpack it)."
+            )
         if not path.is_dir():
             raise self.error(f"there is no folder {str(path)!r}.")
         return path
 
-    def find(self, root: Path, folders: Sequence[str], names: Sequence[str]) -> Path | None:
+    def find(
+        self, root: Path, folders: Sequence[str], names: Sequence[str]
+    ) -> Path | None:
         """The first file or folder of these names in the first of these folders below `root`."""
         places = (root / folder / name for folder in folders for name in names)
         return next((place for place in places if place.exists()), None)
@@ -68,7 +72,9 @@ class Source:
         """Refuse a task that the dataset has no labels for."""
         if task.dataset != self.name:
             raise DatasetError(f"`task` should be one of {self.name} (got '{task}').")
-        unknown = [name for name in (task.target, *task.sensitive) if name not in attributes]
+        unknown = [
+            name for name in (task.target, *task.sensitive) if name not in attributes
+        ]
         if unknown:
             raise DatasetError(
                 f"`task` should ask for attributes of {self.name}, {sorted(attributes)} "

@@ -31,7 +31,9 @@ class AgeCut:
 
     def __post_init__(self) -> None:
         if self.young_below < 1:
-            raise FairTTAError(f"`young_below` should be at least 1 (got {self.young_below!r}).")
+            raise FairTTAError(
+                f"`young_below` should be at least 1 (got {self.young_below!r})."
+            )
         if self.old_from is not None and self.old_from < self.young_below:
             raise FairTTAError(
                 f"`old_from` should be at least `young_below`, {self.young_below} "
@@ -90,7 +92,11 @@ class BenchmarkTask:
     def find(cls, dataset: str, target: str, sensitive: str) -> BenchmarkTask:
         """Return the pair that the paper's tables call so."""
         for task in PAPER_TASKS:
-            if (task.dataset, task.target, *task.sensitive) == (dataset, target, sensitive):
+            if (task.dataset, task.target, *task.sensitive) == (
+                dataset,
+                target,
+                sensitive,
+            ):
                 return task
         known = "; ".join(map(str, PAPER_TASKS))
         raise FairTTAError(
@@ -101,7 +107,9 @@ class BenchmarkTask:
         """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""
         return {
             "targets": dict(self.targets),
-            "sensitive": {name: dict(values) for name, values in self.sensitive.items()},
+            "sensitive": {
+                name: dict(values) for name, values in self.sensitive.items()
+            },
             "template": self.template,
         }
 
@@ -117,7 +125,13 @@ GENDERS = _same("male", "female")
 AGES = _same("young", "old")
 RACES_4 = _same("White", "Black", "Asian", "Indian")
 RACES_7 = _same(
-    "White", "Southeast Asian", "Middle Eastern", "Black", "Indian", "Latino Hispanic", "East Asian"
+    "White",
+    "Southeast Asian",
+    "Middle Eastern",
+    "Black",
+    "Indian",
+    "Latino Hispanic",
+    "East Asian",
 )
 HAIR = {"dark": "with dark hair", "blond": "with blond hair"}
 SMILING = _same("smiling", "not smiling")
@@ -134,7 +148,9 @@ PAPER_TASKS = (
     BenchmarkTask("FairFace", "gender", GENDERS, {"race": RACES_7}, PERSON),
     BenchmarkTask("CelebA", "hair color", HAIR, {"gender": GENDERS}, CELEBRITY),
     BenchmarkTask("CelebA", "smiling", SMILING, {"gender": GENDERS}, CELEBRITY),
-    BenchmarkTask("Waterbirds", "bird type", BIRD_NAMES, {"background": BACKGROUNDS}, PICTURE),
+    BenchmarkTask(
+        "Waterbirds", "bird type", BIRD_NAMES, {"background": BACKGROUNDS}, PICTURE
+    ),
     BenchmarkTask("UTKFace", "age", AGES, {"race": RACES_4}, PERSON),
     BenchmarkTask("UTKFace", "gender", GENDERS, {"race": RACES_4}, PERSON),
     BenchmarkTask("FairFace", "age", AGES, {"race": RACES_7}, PERSON),

@@ -57,7 +57,10 @@ def read_utkface(
     else:
         base = Path(root)
         paths = (base / name for name in names)
-    parameters: dict[str, str | int] = {"split": Split.ALL.value, "races": ", ".join(_RACES)}
+    parameters: dict[str, str | int] = {
+        "split": Split.ALL.value,
+        "races": ", ".join(_RACES),
+    }
     if "age" in (task.target, *task.sensitive):
         parameters.update(ages.limits)
     rows = (_row(path, task, ages) for path in paths)
@@ -71,7 +74,9 @@ def _images(root: Path) -> list[Path | Unlisted]:
     for found in walk(root, follow_links=True):
         if isinstance(found, Unlisted):
             closed.append(found)
-        elif found.lower().endswith(_PICTURES) and not os.path.basename(found).startswith("._"):
+        elif found.lower().endswith(_PICTURES) and not os.path.basename(
+            found
+        ).startswith("._"):
             images.append(Path(found))
     images.sort(key=lambda path: (not path.name.endswith(_ALIGNED), path.name, path))
     return [*closed, *images]

@@ -36,7 +36,9 @@ def autocontrast(image: Pixels) -> Pixels:
 
 def equalize(image: Pixels) -> Pixels:
     """Makes the histogram of each channel as flat as a map of its levels can."""
-    counts = [cv2.calcHist([image], [channel], None, [256], [0, 256]) for channel in range(3)]
+    counts = [
+        cv2.calcHist([image], [channel], None, [256], [0, 256]) for channel in range(3)
+    ]
     count = np.array(counts).reshape(3, 256).T.astype(np.int32)
     below = count.cumsum(0, dtype=np.int32) - count
     step = below.max(0, where=count > 0, initial=0) // 255
@@ -58,7 +60,9 @@ def translate_x(image: Pixels, pixels: int) -> Pixels:
     """Moves the image to the left, or to the right if `pixels` is negative."""
     moved, width = np.zeros_like(image), image.shape[1]
     if abs(pixels) < width:
-        moved[:, max(0, -pixels) : width - pixels] = image[:, max(0, pixels) : width + pixels]
+        moved[:, max(0, -pixels) : width - pixels] = image[
+            :, max(0, pixels) : width + pixels
+        ]
     return moved
 
 
@@ -66,7 +70,9 @@ def translate_y(image: Pixels, pixels: int) -> Pixels:
     """Moves the image up, or down if `pixels` is negative."""
     moved, height = np.zeros_like(image), len(image)
     if abs(pixels) < height:
-        moved[max(0, -pixels) : height - pixels] = image[max(0, pixels) : height + pixels]
+        moved[max(0, -pixels) : height - pixels] = image[
+            max(0, pixels) : height + pixels
+        ]
     return moved
 
 
@@ -94,7 +100,9 @@ def rotate(image: Pixels, degrees: float) -> Pixels:
     return turned
 
 
-def _look_up(image: Pixels, table: npt.NDArray[Any], *, unless: npt.NDArray[np.bool_]) -> Pixels:
+def _look_up(
+    image: Pixels, table: npt.NDArray[Any], *, unless: npt.NDArray[np.bool_]
+) -> Pixels:
     """Maps channel c by table[:, c], fractions cut off, unless it is to stay as it is."""
     table = table.clip(0, 255).astype(np.uint8)
     table[:, unless] = _LEVELS
@@ -108,9 +116,15 @@ def _warp(image: Pixels, matrix: Matrix) -> Pixels:
     """
     height, width, _ = image.shape
     shifted = [(a, b, c + (a + b) / 2 - 0.5) for a, b, c in matrix]
-    four = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA)  # OpenCV is faster with four channels
+    four = cv2.cvtColor(
+        image, cv2.COLOR_RGB2RGBA
+    )  # OpenCV is faster with four channels
     four = cv2.warpAffine(
-        four, np.array(shifted), (width, height), flags=_FLAGS, borderMode=cv2.BORDER_REPLICATE
+        four,
+        np.array(shifted),
+        (width, height),
+        flags=_FLAGS,
+        borderMode=cv2.BORDER_REPLICATE,
     )
     return np.asarray(cv2.cvtColor(four, cv2.COLOR_RGBA2RGB), np.uint8)
 
@@ -120,14 +134,19 @@ def _blacken(sheared: Pixels, level: float) -> None:
     height, width, _ = sheared.shape
     reach = int(min(abs(level) * height + 1, width))
     left = width - reach if level > 0 else 0
-    centre = np.arange(left + 0.5, left + reach) + level * np.arange(0.5, height)[:, None]
+    centre = (
+        np.arange(left + 0.5, left + reach) + level * np.arange(0.5, height)[:, None]
+    )
     sheared[:, left : left + reach][(centre < 0) | (centre >= width)] = 0
 
 
 def rotation(height: int, width: int, degrees: float) -> Matrix:
     """Where each pixel of an image that is turned counter-clockwise comes from, as for `_warp`."""
     angle = -math.radians(degrees % 360)
-    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)  # rounded as PIL does
+    cos, sin = (
+        round(math.cos(angle), 15),
+        round(math.sin(angle), 15),
+    )  # rounded as PIL does
     right = cos * -(width / 2) + sin * -(height / 2) + width / 2
     down = -sin * -(width / 2) + cos * -(height / 2) + height / 2
     return (cos, sin, right), (-sin, cos, down)
@@ -138,4 +157,6 @@ def _outside(height: int, width: int, degrees: float) -> npt.NDArray[np.intp]:
     """The places of the pixels whose source is outside."""
     x, y = np.arange(width) + 0.5, np.arange(height)[:, None] + 0.5
     from_x, from_y = (a * x + b * y + c for a, b, c in rotation(height, width, degrees))
-    return np.flatnonzero((from_x < 0) | (from_x >= width) | (from_y < 0) | (from_y >= height))
+    return np.flatnonzero(
+        (from_x < 0) | (from_x >= width) | (from_y < 0) | (from_y >= height)
+    )

@@ -52,7 +52,9 @@ class Decoder:
     """Threads that decode files in order, as many at a time as `MOST_PIXELS` allow."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "fair-tta-decode")
+        self._threads = ThreadPoolExecutor(
+            min(_THREADS, os.cpu_count() or 1), "fair-tta-decode"
+        )
         self._waiting: deque[Decoding[Any]] = deque()
         self._pixels = 0  # of images that were begun and are not done with
         self._lock = Lock()
@@ -66,7 +68,10 @@ class Decoder:
         """Load these after those before; `file` finds the path or bytes of a source."""
         every = list(sources)
         sizes = self._threads.map(_count_pixels, map(file, every))
-        new = [Decoding(one, load, pixels) for one, pixels in zip(every, sizes, strict=True)]
+        new = [
+            Decoding(one, load, pixels)
+            for one, pixels in zip(every, sizes, strict=True)
+        ]
         with self._lock:
             self._waiting += new
             self._begin()
@@ -97,7 +102,9 @@ class Decoder:
             pixels += some[-1].pixels
         with self._lock:
             for one in some:
-                if one.future is None:  # others were submitted before, and are needed later
+                if (
+                    one.future is None
+                ):  # others were submitted before, and are needed later
                     self._start(one)
         yield some
         with self._lock:
@@ -182,7 +189,9 @@ def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]
                         yield LoadedBatch(loaded, _at(index, error))
                         return
                 upcoming += decoder.submit(islice(stream, size - len(upcoming)), load)
-                yield LoadedBatch(loaded, None, [one.future for one in upcoming if one.future])
+                yield LoadedBatch(
+                    loaded, None, [one.future for one in upcoming if one.future]
+                )
     finally:
         decoder.close()
 

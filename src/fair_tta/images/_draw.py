@@ -24,7 +24,9 @@ from fair_tta.images._augment import Pixels, rotation
 _AT_ONCE = 2**25  # numbers between the two products
 
 
-def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -> Tensor:
+def crops(
+    images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]
+) -> Tensor:
     """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
 
     From images ``[images, height, width, 3]`` and boxes ``[images, views, 5]`` (top, left, height,
@@ -42,7 +44,9 @@ def crops(images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]) -
         narrow = (along.reshape(count, -1, width) @ columns).round_()
         levels = narrow.reshape(-1, 3 * size[1], height) @ down.flatten(0, 1).mT
         levels = levels.round_().clamp_(0, 255).to(torch.uint8)
-        made.append(levels.reshape(count, -1, size[1], 3, size[0]).permute(0, 1, 3, 4, 2))
+        made.append(
+            levels.reshape(count, -1, size[1], 3, size[0]).permute(0, 1, 3, 4, 2)
+        )
     return torch.cat(made, 1).reshape(count, views, 3, *size)
 
 
@@ -71,7 +75,10 @@ _FEW = 1e-3  # less than the smallest step, 1/255, and more than float32 loses
 
 def autocontrast(x: Tensor, _: Tensor) -> Tensor:
     """Stretches each channel: its darkest value becomes 0, its brightest 255."""
-    low, high = x.amin((2, 3), keepdim=True).float(), x.amax((2, 3), keepdim=True).float()
+    low, high = (
+        x.amin((2, 3), keepdim=True).float(),
+        x.amax((2, 3), keepdim=True).float(),
+    )
     stretched = ((x - low) * (255 / (high - low).clamp(min=1)) + _FEW).floor()
     return torch.where(high > low, stretched, x.float()).to(torch.uint8)
 
@@ -110,7 +117,9 @@ def warp(x: Tensor, numbers: Tensor) -> Tensor:
     down = torch.arange(height, device=x.device, dtype=numbers.dtype)[:, None] + 0.5
     from_x, from_y = a * across + b * down + c, d * across + e * down + f
     grid = torch.stack([from_x * (2 / width) - 1, from_y * (2 / height) - 1], -1)
-    moved = grid_sample(x.float(), grid, "bilinear", "border", align_corners=False).round()
+    moved = grid_sample(
+        x.float(), grid, "bilinear", "border", align_corners=False
+    ).round()
     inside = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
     return (moved * inside.unsqueeze(1)).to(torch.uint8)
 
@@ -124,7 +133,9 @@ class Recipe:
 
     box: tuple[int, int, int, int]  # top, left, height, width
     flip: bool
-    weights: tuple[float, ...] = (1.0,)  # of the crop itself and of each chain: they sum to one
+    weights: tuple[float, ...] = (
+        1.0,
+    )  # of the crop itself and of each chain: they sum to one
     chains: tuple[tuple[partial[Pixels], ...], ...] = ()
 
 
@@ -145,7 +156,9 @@ def render(
         for weight, chain in zip(recipe.weights[1:], recipe.chains, strict=True):
             total += weight
             if weight > 0:
-                changed = functools.reduce(lambda result, step: step(result), chain, crop)
+                changed = functools.reduce(
+                    lambda result, step: step(result), chain, crop
+                )
                 cv2.accumulateWeighted(changed, mixed, weight / total)
         np.minimum(mixed, 255, out=view)  # rounded weights may add up to more than one
 
@@ -184,7 +197,8 @@ def render_batch(
     ``[images, views, 3, height, width]``, from 0 to 255 in float32.
     """
     boxes = torch.tensor(
-        [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes], dtype=torch.float32
+        [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes],
+        dtype=torch.float32,
     )
     arrays = [np.asarray(rgb(image)) for image in images]
     by_size: dict[tuple[int, ...], list[int]] = {}
@@ -221,7 +235,9 @@ def _steps(
     """What to do with which rows, first steps first; rows and numbers go to the device at once."""
     found: dict[tuple[int, str], list[tuple[int, tuple[float, ...]]]] = {}
     chains = [
-        chain for recipe in recipes for chain in zip(recipe.weights[1:], recipe.chains, strict=True)
+        chain
+        for recipe in recipes
+        for chain in zip(recipe.weights[1:], recipe.chains, strict=True)
     ]
     for row, (weight, steps) in enumerate(chains):
         for depth, step in enumerate(steps if weight > 0 else ()):
@@ -233,10 +249,14 @@ def _steps(
     table = torch.tensor([numbers for _, some in groups for _, numbers in some])
     counts = [len(some) for _, some in groups]
     operations: list[Operation] = [globals()[name] for (_, name), _ in groups]
-    return list(zip(rows.split(counts), table.to(device).split(counts), operations, strict=True))
+    return list(
+        zip(rows.split(counts), table.to(device).split(counts), operations, strict=True)
+    )
 
 
-def _in_numbers(step: partial[Any], size: tuple[int, int]) -> tuple[str, tuple[float, ...]]:
+def _in_numbers(
+    step: partial[Any], size: tuple[int, int]
+) -> tuple[str, tuple[float, ...]]:
     """Which of the operations above a step is, "" if it changes nothing, and its six numbers."""
     name, amount = step.func.__name__, float(next(iter(step.keywords.values()), 0))
     if name in ("autocontrast", "equalize"):
@@ -249,7 +269,9 @@ def _in_numbers(step: partial[Any], size: tuple[int, int]) -> tuple[str, tuple[f
         first, second = rotation(*size, amount)
         return "warp" if amount else "", (*first, *second)
     matrix = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
-    matrix[{"shear_x": 1, "translate_x": 2, "shear_y": 3, "translate_y": 5}[name]] = amount
+    matrix[{"shear_x": 1, "translate_x": 2, "shear_y": 3, "translate_y": 5}[name]] = (
+        amount
+    )
     return "warp" if amount else "", tuple(matrix)
 
 
@@ -268,4 +290,6 @@ class Renderer(Enum):
 
     def uses_tensors(self, device: torch.device) -> bool:
         """Whether views for a model on this device are drawn as tensors."""
-        return self is Renderer.TENSORS or (self is Renderer.AUTO and device.type != "cpu")
+        return self is Renderer.TENSORS or (
+            self is Renderer.AUTO and device.type != "cpu"
+        )

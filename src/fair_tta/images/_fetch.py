@@ -41,7 +41,9 @@ class _Fetch(ExitStack):
         ):
             host = str(there[0]).partition("%")[0]
             if not (self.private or _is_public(host)):
-                raise OSError(f"{host} is not a public address; private_urls=True allows it")
+                raise OSError(
+                    f"{host} is not a public address; private_urls=True allows it"
+                )
             line = socket.socket(family, kind, protocol)
             try:
                 line.settimeout(self.left)
@@ -114,7 +116,9 @@ def _is_public(host: str) -> bool:
 
 
 class _Redirects(request.HTTPRedirectHandler):
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> Any:
+    def http_error_302(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any
+    ) -> Any:
         fp.read = lambda: b""  # the whole of what has perhaps no end
         return super().http_error_302(req, fp, code, msg, headers)
 
@@ -141,7 +145,9 @@ def fetch_image(address: str, timeout: float, *, private: bool = False) -> bytes
         ):  # fmt: skip
             opener.add_handler(handler)
         try:
-            written = quote(address, safe=printable_ascii)  # others as browsers send them
+            written = quote(
+                address, safe=printable_ascii
+            )  # others as browsers send them
             answer = opener.open(written, timeout=fetch.left)
             with answer:
                 return _read(answer, fetch)

@@ -34,7 +34,9 @@ ImageInput: TypeAlias = (
 )
 
 _CHANNELS = (1, 2, 3, 4)  # grey, grey + alpha, RGB, RGB + alpha
-_TOLERANCE = 1e-3  # how far floats may overshoot 0..1: under half a level, so rounding clips it
+_TOLERANCE = (
+    1e-3  # how far floats may overshoot 0..1: under half a level, so rounding clips it
+)
 _ORIENTATION = 0x0112  # the EXIF tag
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -71,7 +73,9 @@ class Metered(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         # takes memory for what is there only: a damaged JPEG 2000 may ask for exabytes
         data = super().read(None if size is None or size > 2**30 else size)
-        self.metadata -= 0 if size == -1 else len(data)  # WebP and AVIF are read as a whole
+        self.metadata -= (
+            0 if size == -1 else len(data)
+        )  # WebP and AVIF are read as a whole
         if data.startswith(b"Exif\0\0"):  # of a JPEG, which joins such parts
             self.exif -= len(data)
         if size == -1 and data[4:8] == b"ftyp":
@@ -88,7 +92,9 @@ class Metered(io.BufferedReader):
     def decode(self, image: Image.Image) -> None:
         """From now on pixels are read, some of them several times."""
         self.metadata, self.parts = 16 * MOST_BYTES, _MOST_READS
-        self.pixels = image.width * image.height if image.format in ("JPEG", "MPO") else 0
+        self.pixels = (
+            image.width * image.height if image.format in ("JPEG", "MPO") else 0
+        )
 
 
 def _avif_exif(data: bytes) -> int:
@@ -130,7 +136,9 @@ def load_image(image: ImageInput) -> Image.Image:
     except _NotAnImageError as error:
         raise ImageError(f"{_describe(image)} {error}") from error
     except Exception as error:  # on broken data PIL may raise nearly anything
-        raise ImageError(f"cannot read {_describe(image)}: {_explain(error)}") from error
+        raise ImageError(
+            f"cannot read {_describe(image)}: {_explain(error)}"
+        ) from error
 
 
 def is_single_image(value: object) -> bool:
@@ -173,7 +181,9 @@ def _read(image: Any) -> Image.Image:
     if isinstance(image, _Bytes):
         return _from_file(io.BytesIO(bytes(image)))
     if callable(getattr(image, "read", None)):
-        with contextlib.suppress(AttributeError, OSError):  # a stream has only what is left of it
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # a stream has only what is left of it
             _check_bytes(image.seek(0, os.SEEK_END))
             image.seek(0)
         data = image.read()
@@ -204,9 +214,17 @@ def _describe(image: object) -> str:
         return f"{kind} of shape {tuple(image.shape)} and dtype {image.dtype}"
     if isinstance(image, Image.Image):
         path = getattr(image, "filename", "")
-        return f"PIL image {os.fsdecode(path)!r}" if path else f"PIL image of mode {image.mode}"
+        return (
+            f"PIL image {os.fsdecode(path)!r}"
+            if path
+            else f"PIL image of mode {image.mode}"
+        )
     path = getattr(image, "name", None) if hasattr(image, "read") else None
-    return f"{type(image).__name__} {path!r}" if isinstance(path, str) else type(image).__name__
+    return (
+        f"{type(image).__name__} {path!r}"
+        if isinstance(path, str)
+        else type(image).__name__
+    )
 
 
 def _explain(error: Exception) -> str:
@@ -241,11 +259,18 @@ def _from_file(file: IO[bytes]) -> Image.Image:
     _check_bytes(size)
     raw = cast(io.RawIOBase, file)  # any file that can seek will do
     with Metered(raw) as metered, Image.open(metered, formats=FORMATS) as opened:
-        if opened.tile and opened.tile[0][0] == "ppm_plain":  # quadratic in its comments
+        if (
+            opened.tile and opened.tile[0][0] == "ppm_plain"
+        ):  # quadratic in its comments
             raise _NotAnImageError("is a PPM file in plain text: convert it to PNG")
         limit = Image.MAX_IMAGE_PIXELS  # PIL itself only warns up to twice the limit
-        tags = getattr(opened, "tag_v2", {})  # tiles of a TIFF may be larger than the image
-        tile = [edge if isinstance(edge, int) else 0 for edge in (tags.get(322), tags.get(323))]
+        tags = getattr(
+            opened, "tag_v2", {}
+        )  # tiles of a TIFF may be larger than the image
+        tile = [
+            edge if isinstance(edge, int) else 0
+            for edge in (tags.get(322), tags.get(323))
+        ]
         for width, height in (opened.size, tile):
             if limit is not None and width * height > limit:
                 raise Image.DecompressionBombError(
@@ -257,7 +282,9 @@ def _from_file(file: IO[bytes]) -> Image.Image:
 
 def _from_pil(image: Image.Image) -> Image.Image:
     if 0 in image.size:
-        raise _NotAnImageError(f"has no pixels: its size is {image.width} x {image.height}")
+        raise _NotAnImageError(
+            f"has no pixels: its size is {image.width} x {image.height}"
+        )
     image.load()  # a PNG may have its EXIF data behind its pixels, or as hexadecimal text
     written = image.info.get("Raw profile type exif") or ""
     if max(len(image.info.get("exif") or b""), len(written) // 2) > _MOST_EXIF:
@@ -283,16 +310,22 @@ def _from_array(pixels: _Array, *, channels_first: bool) -> Image.Image:
     if pixels.ndim > 3:
         raise _NotAnImageError("is a batch: pass a list of images, as in list(batch)")
     if pixels.ndim < 2:
-        raise _NotAnImageError("is not an image: an image has 2 axes (HW) or 3 (HWC or CHW)")
+        raise _NotAnImageError(
+            "is not an image: an image has 2 axes (HW) or 3 (HWC or CHW)"
+        )
     if pixels.size == 0:
         raise _NotAnImageError("has no pixels")
     if pixels.ndim == 3:
         first, last = pixels.shape[0] in _CHANNELS, pixels.shape[2] in _CHANNELS
         if not (first or last):
-            raise _NotAnImageError("has no channel axis: the first or last must be 1, 2, 3 or 4")
+            raise _NotAnImageError(
+                "has no channel axis: the first or last must be 1, 2, 3 or 4"
+            )
         if first and (channels_first or not last):
             pixels = np.moveaxis(pixels, 0, 2)
-        pixels = pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., 0]  # drops alpha
+        pixels = (
+            pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., 0]
+        )  # drops alpha
     return Image.fromarray(_to_uint8(pixels)).convert("RGB")
 
 
@@ -306,7 +339,9 @@ def _to_uint8(pixels: _Array, *, from_pil: bool = False) -> _Array:
     if dtype.kind == "u" and dtype.itemsize == 2:
         return _halve_depth(pixels)
     if dtype.kind not in "iuf":
-        raise _NotAnImageError("does not hold pixels: its dtype must be bool, integer or float")
+        raise _NotAnImageError(
+            "does not hold pixels: its dtype must be bool, integer or float"
+        )
 
     is_float = dtype.kind == "f"
     with np.errstate(invalid="ignore"):
@@ -319,7 +354,9 @@ def _to_uint8(pixels: _Array, *, from_pil: bool = False) -> _Array:
         return _halve_depth(pixels)
 
     if from_pil:
-        hint = f"rescale them to {'0..1 or 0..255' if is_float else '0..255 or 0..65535'}"
+        hint = (
+            f"rescale them to {'0..1 or 0..255' if is_float else '0..255 or 0..65535'}"
+        )
     elif not is_float:
         hint = "integers must be in 0..255, or be uint16 if the pixels are 16-bit"
     else:
@@ -342,7 +379,9 @@ def _to_numpy(tensor: torch.Tensor) -> _Array:
             tensor = tensor.float()  # numpy has no bfloat16
         return tensor.numpy(force=True)  # from any device, with or without gradient
     except (RuntimeError, TypeError) as error:
-        raise _NotAnImageError(f"has no values to read ({error}): pass a dense tensor") from error
+        raise _NotAnImageError(
+            f"has no values to read ({error}): pass a dense tensor"
+        ) from error
 
 
 def image_bar(images: Any, progress: bool) -> Any:
@@ -357,6 +396,10 @@ def pixel_digest(image: Image.Image, start: str) -> bytes:
     rows = max(1, _PIXELS_AT_ONCE // image.width)
     for top in range(0, image.height, rows):
         is_all = rows >= image.height
-        part = image if is_all else image.crop((0, top, image.width, min(top + rows, image.height)))
+        part = (
+            image
+            if is_all
+            else image.crop((0, top, image.width, min(top + rows, image.height)))
+        )
         digest.update(part.tobytes())
     return digest.digest()

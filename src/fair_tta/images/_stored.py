@@ -71,7 +71,11 @@ class Features(Sequence[StoredFeature]):
                 "`features` should be [images, dim], a row for each image and at least one, or "
                 f"[images, views, dim] as `encode` returns them (got {list(array.shape)})."
             )
-        kind = array.dtype.is_floating_point if isinstance(array, Tensor) else array.dtype.kind
+        kind = (
+            array.dtype.is_floating_point
+            if isinstance(array, Tensor)
+            else array.dtype.kind
+        )
         if kind not in (True, "f"):
             raise FairTTAError(
                 f"`features` should be floating-point numbers (got {array.dtype}): turn quantised "
@@ -152,7 +156,9 @@ def stack(features: Sequence[Any], like: Tensor) -> Tensor:
     if isinstance(features, Features):
         return features._unit(like)
     if not all(isinstance(one, StoredFeature) for one in features):
-        raise FairTTAError("`images` should be either images or stored features, not both.")
+        raise FairTTAError(
+            "`images` should be either images or stored features, not both."
+        )
     if len({one.values.shape for one in features}) > 1:
         raise FairTTAError("`features` should all have the same dimension.")
     rows = torch.stack([_tensor(one.values) for one in features])
@@ -170,7 +176,9 @@ def feature_batches(features: Any) -> Iterable[Any]:
     features = as_stored(features)
     if isinstance(features, Features):
         return features._chunks()
-    many = isinstance(features, Iterable) and not isinstance(features, np.ndarray | Tensor)
+    many = isinstance(features, Iterable) and not isinstance(
+        features, np.ndarray | Tensor
+    )
     return features if many else [features]
 
 
@@ -194,7 +202,9 @@ def read_features(features: Any, like: Tensor) -> Tensor:
 
 def are_stored(images: Sequence[Any]) -> bool:
     """Whether some of these are stored features."""
-    return isinstance(images, Features) or any(isinstance(one, StoredFeature) for one in images)
+    return isinstance(images, Features) or any(
+        isinstance(one, StoredFeature) for one in images
+    )
 
 
 def dtype_of(images: Any) -> torch.dtype:

@@ -22,7 +22,9 @@ _RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
 _TRIES = 10  # to find a crop that lies inside the image
 _PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
 _DEPTH = 3  # most operations in a chain
-_SLACK = 1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
+_SLACK = (
+    1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
+)
 
 # The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
 _STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
@@ -108,9 +110,16 @@ class AugMix:
         names = [renderer.value for renderer in Renderer]
         if not isinstance(self.render, Renderer):
             if self.render not in names:
-                raise FairTTAError(f"`render` should be one of {names} (got {self.render!r}).")
+                raise FairTTAError(
+                    f"`render` should be one of {names} (got {self.render!r})."
+                )
             object.__setattr__(self, "render", Renderer(self.render))
-        check_number("severity", self.severity, "be above 0 and at most 10", lambda x: 0 < x <= 10)
+        check_number(
+            "severity",
+            self.severity,
+            "be above 0 and at most 10",
+            lambda x: 0 < x <= 10,
+        )
 
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
@@ -125,18 +134,26 @@ class AugMix:
         numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
         skip = numbers[:, _PER_CROP, None]
         chains = numbers[:, _PER_CROP + 1 :].reshape(-1, self.width, per_chain)
-        shares = -np.log1p(-chains[..., 0])  # exponential: their ratios are Dirichlet(1, ..., 1)
+        shares = -np.log1p(
+            -chains[..., 0]
+        )  # exponential: their ratios are Dirichlet(1, ..., 1)
         weights = np.hstack([skip, (1 - skip) * shares / shares.sum(1, keepdims=True)])
         depth = 1 + (_DEPTH * chains[..., 1]).astype(int)
-        which, level, sign = chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        which, level, sign = (
+            chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        )
         amount = np.where(sign < 0.5, 0.1, -0.1) * (0.1 + (self.severity - 0.1) * level)
         which = (len(_STEPS) * which).astype(int)
         steps = [
             tuple(
-                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[: drawn[2]]
+                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[
+                    : drawn[2]
+                ]
                 for drawn in zip(*view, strict=True)
             )
-            for view in zip(which.tolist(), amount.tolist(), depth.tolist(), strict=True)
+            for view in zip(
+                which.tolist(), amount.tolist(), depth.tolist(), strict=True
+            )
         ]
         crops = _crops(numbers[:, :_PER_CROP], image)
         return [
@@ -145,7 +162,9 @@ class AugMix:
         ]
 
 
-def content_generator(image: Image.Image, seed: int, use: str = "") -> np.random.Generator:
+def content_generator(
+    image: Image.Image, seed: int, use: str = ""
+) -> np.random.Generator:
     """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
     digest = pixel_digest(rgb(image), f"{use}{seed} {image.width} {image.height} ")
     return np.random.default_rng(int.from_bytes(digest, "big"))
@@ -161,7 +180,9 @@ def _crops(
     ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
     w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
     fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    boxes = np.stack([down * (height - h + 1), right * (width - w + 1), h, w], -1).astype(int)
+    boxes = np.stack(
+        [down * (height - h + 1), right * (width - w + 1), h, w], -1
+    ).astype(int)
     first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
     # Long and narrow: the largest box in the centre whose ratio is allowed.
     widest = min(width, round(height * _RATIO[1]))

@@ -52,7 +52,10 @@ class PixelSpec:
         if black is None or black.shape != wide.shape:
             return None
         low, high = black[0].float().flatten(1), white[0].float().flatten(1)
-        if float((low - low[:, :1]).abs().max() + (high - high[:, :1]).abs().max()) > 1e-4:
+        if (
+            float((low - low[:, :1]).abs().max() + (high - high[:, :1]).abs().max())
+            > 1e-4
+        ):
             return None
         height, width = black.shape[-2:]
         spec = cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
@@ -63,7 +66,9 @@ class PixelSpec:
 
         They have not where channels are mixed or swapped, or shades bent.
         """
-        colours = torch.tensor(_HALVES, dtype=torch.float32, device=seen.device)  # [images, 2, 3]
+        colours = torch.tensor(
+            _HALVES, dtype=torch.float32, device=seen.device
+        )  # [images, 2, 3]
         expected = self._shift + colours * self._gain
         outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [images, height, 2, 3]
         a_quarter_of_a_shade = self._gain.abs().max() / 4
@@ -71,7 +76,9 @@ class PixelSpec:
 
     def normalise(self, levels: Tensor, out: Tensor | None = None) -> Tensor:
         """Levels ``[..., 3, height, width]`` from 0 to 255, on any device, as the model's input."""
-        shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(levels.device)
+        shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(
+            levels.device
+        )
         return torch.addcmul(shift, levels, gain, out=out)
 
 
@@ -125,7 +132,9 @@ a repr that identifies it, which seeds the generator."""
 
 _SIZE = (224, 224)  # of views for a model without a fixed size
 _VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
-_VIEWS_THERE = 256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
+_VIEWS_THERE = (
+    256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
+)
 _EDGE = 512  # of such a model, at most
 _ANY_MODEL = 16  # times as long as wide, and no model has an edge that is too much
 
@@ -174,16 +183,22 @@ class Vision:
         place of the classifier's.
         """
         views = auxiliary or (self.views if with_views else None)
-        return self._kept(images, auxiliary or with_views, lambda new: self._encode(new, views))
+        return self._kept(
+            images, auxiliary or with_views, lambda new: self._encode(new, views)
+        )
 
-    def changed_features(self, images: Sequence[Image.Image], change: PixelChange) -> Tensor:
+    def changed_features(
+        self, images: Sequence[Image.Image], change: PixelChange
+    ) -> Tensor:
         """Unit features ``[images, n, dim]`` of what `change` makes of the pixels of all views."""
 
         def encode(image: Image.Image) -> Tensor:
             generator = content_generator(image, self.seed, repr(change))
             return self._encode_pixels(change(self.pixels(image), generator))
 
-        return self._kept(images, change, lambda new: [unit(encode(image)) for image in new])
+        return self._kept(
+            images, change, lambda new: [unit(encode(image)) for image in new]
+        )
 
     def pixels(self, image: Image.Image) -> Tensor:
         """An image and its views as the model takes them, ``[views, 3, height, width]``."""
@@ -202,14 +217,25 @@ class Vision:
         """What the cache has of each image, and what it has not, made now."""
         since = self.cache.cleared
         is_kept = self.cache.limit > 0
-        keys = [(image_digest(im) if is_kept else place, what) for place, im in enumerate(images)]
+        keys = [
+            (image_digest(im) if is_kept else place, what)
+            for place, im in enumerate(images)
+        ]
         known = {key: self.cache._find(self._owner, key) for key in keys}
-        found = {key: features for key, features in known.items() if features is not None}
-        new = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
+        found = {
+            key: features for key, features in known.items() if features is not None
+        }
+        new = {
+            key: image
+            for key, image in zip(keys, images, strict=True)
+            if key not in found
+        }
         with takes_images(self.backend):
             made = encode(list(new.values()))
         for key, features in zip(new, made, strict=True):
-            found[key] = own = features.clone()  # a part of a batch would keep the batch alive
+            found[key] = own = (
+                features.clone()
+            )  # a part of a batch would keep the batch alive
             self.cache._keep(self._owner, key, own, own.nbytes, since)
         counts = {len(found[key]) for key in keys}
         if len(counts) > 1:
@@ -233,16 +259,23 @@ class Vision:
         """Drop the kept features of images."""
         self.cache.clear(self._owner)
 
-    def _encode(self, images: list[Image.Image], views: Views | CustomViews | None) -> list[Tensor]:
+    def _encode(
+        self, images: list[Image.Image], views: Views | CustomViews | None
+    ) -> list[Tensor]:
         if not images:
             return []
         if views is None:
             return list(unit(self._encode_images(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
-            return [unit(self._encode_images(self._as_images(image, views))) for image in images]
+            return [
+                unit(self._encode_images(self._as_images(image, views)))
+                for image in images
+            ]
         step = max(1, pixels_at_once(spec.size, self.backend.device) // views.n)
         parts = [
-            self._encode_pixels(self._bulk(images[i : i + step], views, spec).flatten(0, 1))
+            self._encode_pixels(
+                self._bulk(images[i : i + step], views, spec).flatten(0, 1)
+            )
             for i in range(0, len(images), step)
         ]
         return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
@@ -251,11 +284,16 @@ class Vision:
         """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
         first: Tensor = backend.preprocess(images).unsqueeze(1)
-        if isinstance(views, AugMix) and Renderer(views.render).uses_tensors(backend.device):
+        if isinstance(views, AugMix) and Renderer(views.render).uses_tensors(
+            backend.device
+        ):
             if views.n == 1:
                 return first
             # made where the model is: images go there, not their views
-            recipes = [views._draw(i, spec.size, content_generator(i, self.seed)) for i in images]
+            recipes = [
+                views._draw(i, spec.size, content_generator(i, self.seed))
+                for i in images
+            ]
             levels = render_batch(images, spec.size, recipes, backend.device)
             return torch.cat([first.to(levels), spec.normalise(levels)], 1)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
@@ -265,10 +303,14 @@ class Vision:
             spec.normalise(torch.from_numpy(arrays).movedim(-1, -3), out=own[1:])
         return pixels
 
-    def _as_images(self, image: Image.Image, views: Views | CustomViews) -> list[Image.Image]:
+    def _as_images(
+        self, image: Image.Image, views: Views | CustomViews
+    ) -> list[Image.Image]:
         """Views as images, each for the model's own preprocessing."""
         if isinstance(views, Views):
-            arrays = self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
+            arrays = (
+                self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
+            )
             return [image, *map(Image.fromarray, arrays)]
         name = self._name(views)
         made = views(image, content_generator(image, self.seed))

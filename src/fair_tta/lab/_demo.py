@@ -153,8 +153,14 @@ def _asked(drawn: DrawnImage) -> ImageSource:
     return ImageSource("drawn", file.getvalue())
 
 
-ONE_VIEW = {name: adapter for name, adapter in METHODS.items() if not adapter.needs.views}
-WITH_VIEWS = {name: METHODS[name] for name in METHODS if name == "ZeroShot" or name not in ONE_VIEW}
+ONE_VIEW = {
+    name: adapter for name, adapter in METHODS.items() if not adapter.needs.views
+}
+WITH_VIEWS = {
+    name: METHODS[name]
+    for name in METHODS
+    if name == "ZeroShot" or name not in ONE_VIEW
+}
 
 _SHOWN = "LogitBalance"  # whose changed answers the report shows
 _IMAGES_SHOWN = 12  # for each task
@@ -215,10 +221,14 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
                 sides = {key: _side(key, differences[key]) for key in values}
                 change = shown_figure(differences[_GAP], sides[_GAP], sign="+")
             cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
-            beside = [(shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE]
+            beside = [
+                (shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE
+            ]
             assert run.cost is not None
             assert document.runs[0].cost is not None
-            multiple = run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
+            multiple = (
+                run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
+            )
             first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
             rows.append([*first, (change, sides[_GAP]), *beside, last])
     header = ["task", "method", "n", "gap", "change", *_BESIDE.values(), "cost"]
@@ -257,7 +267,12 @@ def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
         for drawn, p in zip(e.images, e.predictions, strict=True):
             if p.flipped:
                 before = max(p.zero_shot, key=p.zero_shot.__getitem__)
-                labels = ", ".join(drawn.sensitive.values()), before, p.label, drawn.target
+                labels = (
+                    ", ".join(drawn.sensitive.values()),
+                    before,
+                    p.label,
+                    drawn.target,
+                )
                 sure = p.zero_shot[before], p.probabilities[p.label]
                 items.append(GalleryImage(drawn.image, *labels, *sure))
     return items[:_IMAGES_SHOWN]
@@ -270,9 +285,13 @@ def to_html(
     table: Overview,
 ) -> str:
     """The report: a self-contained page; what it begins with is about methods with one view."""
-    parts: list[Any] = [(name, audit, gallery(episodes, name)) for name, audit in audits.items()]
+    parts: list[Any] = [
+        (name, audit, gallery(episodes, name)) for name, audit in audits.items()
+    ]
     for name, audit in with_views.items():
-        parts.append((f"{name}: methods with views, {audit.document.data.n} images", audit, []))
+        parts.append(
+            (f"{name}: methods with views, {audit.document.data.n} images", audit, [])
+        )
     title = "Every method on drawn images: fair-tta demo"
     tasks = list(audits.items())
     return html_many(title, parts, intro=DEMO_LEGEND, overviews=[table], tasks=tasks)

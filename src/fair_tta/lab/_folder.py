@@ -22,7 +22,14 @@ from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._labels import LabelValues
-from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, check_counts, choose
+from fair_tta.datasets._records import (
+    Problem,
+    ProblemKind,
+    Problems,
+    Record,
+    check_counts,
+    choose,
+)
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._gallery import GroupGallery
@@ -147,7 +154,9 @@ def audit_folder(
     check_counts(limit, sample)
     thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
-    if labels.file.resolve() in {(folder / name).resolve() for name in (ROWS, *WRITTEN)}:
+    if labels.file.resolve() in {
+        (folder / name).resolve() for name in (ROWS, *WRITTEN)
+    }:
         raise FairTTAError(
             f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
             "copy it to another place, or choose another place for the audit (--out)."
@@ -162,7 +171,9 @@ def audit_folder(
     image = partial(_image, labels.features)
     rows = _numbered(values.records(allowed))
     if limit is not None:
-        rows = takewhile(lambda row: row[0] <= limit, rows)  # what is about the file has 0
+        rows = takewhile(
+            lambda row: row[0] <= limit, rows
+        )  # what is about the file has 0
     chosen = list(choose(rows, None, sample, seed, key=_name, group=_group))
     if labels.cluster is not None:
         clusters = [row.cluster for _, row in chosen if isinstance(row, Record)]
@@ -189,7 +200,9 @@ def audit_folder(
         whole_file(folder / PROBLEMS) as listed,
         whole_file(folder / PREDICTIONS) as predicted,
     ):
-        runner = Runner(job_of(classifier, adapters.values(), model), engine or Local(), store)
+        runner = Runner(
+            job_of(classifier, adapters.values(), model), engine or Local(), store
+        )
         size = classifier._batch_size
         with (
             open(listed, "w", encoding="utf-8", newline="") as listing,
@@ -197,7 +210,9 @@ def audit_folder(
         ):
             write_row(listing, ["row", "problem", "what"])
             write_row(predictions, _header(labels.sensitive, adapters))
-            answered = runner.stream(chosen, image, size=size, seed=seed, read_ahead=True)
+            answered = runner.stream(
+                chosen, image, size=size, seed=seed, read_ahead=True
+            )
             progress(0, total)
             for seen, ((place, row), answers) in enumerate(answered, start=1):
                 done, used = done + (place > 0), used + isinstance(row, Record)
@@ -215,7 +230,9 @@ def audit_folder(
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
         if not any(table.labels for table in tables.values()):
-            if not (folder / AUDIT).exists():  # an earlier audit stays, with its problems
+            if not (
+                folder / AUDIT
+            ).exists():  # an earlier audit stays, with its problems
                 replace_file(listed, folder / PROBLEMS)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
         rmtree(folder / FITS, ignore_errors=True)
@@ -229,7 +246,9 @@ def audit_folder(
                 "path_column": values.path_column,
                 "cluster_column": labels.cluster,
                 "by_position": labels.is_joined_by_position,
-                "rename": {column: dict(names) for column, names in labels.rename.items()},
+                "rename": {
+                    column: dict(names) for column, names in labels.rename.items()
+                },
                 "limit": limit,
                 "sample": sample,
             },
@@ -276,7 +295,11 @@ def audit_folder(
 def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
     header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
     for name in runs:
-        header += [f"{name}: answer", f"{name}: confidence", f"{name}: probability of target"]
+        header += [
+            f"{name}: answer",
+            f"{name}: confidence",
+            f"{name}: probability of target",
+        ]
     return header
 
 

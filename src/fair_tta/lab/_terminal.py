@@ -34,7 +34,9 @@ from fair_tta._io import printable, printable_lines
 if TYPE_CHECKING:
     from fair_tta.lab.runs._reference import Counting
 
-_NAME_WIDTH = 12  # "association-": beside it five figures with intervals fit into 80 columns
+_NAME_WIDTH = (
+    12  # "association-": beside it five figures with intervals fit into 80 columns
+)
 _FILE_WIDTH = 160  # of a table of paths that goes to a file, which has no width
 _SECONDS_BETWEEN_LINES = 5.0  # of progress in a log
 _SECONDS_OF_RATE = 120.0  # over which a rate is measured: one batch may take a minute
@@ -106,7 +108,9 @@ def _broken(cell: Text | str, name_width: int | None) -> Text:
     """Return a name broken at hyphens, or without a width a figure broken before its interval."""
     text = Text(cell) if isinstance(cell, str) else cell
     if name_width is not None:
-        return Text("\n".join(textwrap.wrap(printable(text.plain), name_width)), text.style)
+        return Text(
+            "\n".join(textwrap.wrap(printable(text.plain), name_width)), text.style
+        )
     return Text(printable_lines(text.plain.replace(" [", "\n[")), text.style)
 
 
@@ -173,7 +177,10 @@ class _ProgressLog:
         """Print a line if the last one is some time ago, or if all is done."""
         task = self._task
         now = time.monotonic()
-        is_recent = self._last_line is not None and now - self._last_line < _SECONDS_BETWEEN_LINES
+        is_recent = (
+            self._last_line is not None
+            and now - self._last_line < _SECONDS_BETWEEN_LINES
+        )
         if is_recent and not task.finished:
             return
         self._last_line = now

@@ -57,7 +57,11 @@ def predict_images(
     """
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    with nullcontext() if out is None else Store(Path(out) / ROWS, restart=restart) as store:
+    with (
+        nullcontext()
+        if out is None
+        else Store(Path(out) / ROWS, restart=restart) as store
+    ):
         job = job_of(classifier, adapters, model, is_kept=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
@@ -68,7 +72,10 @@ def predict_images(
         )
         for item, answers in answered:
             if isinstance(item, Unlisted):
-                yield item.path, f"cannot look into the folder {item.path!r}: {item.reason}"
+                yield (
+                    item.path,
+                    f"cannot look into the folder {item.path!r}: {item.reason}",
+                )
                 continue
             name = item.name if isinstance(item, ImageSource) else item
             if isinstance(answers, str):

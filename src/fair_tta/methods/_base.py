@@ -13,7 +13,13 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError, check_number
+from fair_tta.errors import (
+    FairTTAError,
+    ModelError,
+    PromptError,
+    TowerError,
+    check_number,
+)
 from fair_tta.images._vision import Vision
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
@@ -73,7 +79,9 @@ class Needs:
     other_images: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Needs(
+            *(a or b for a, b in zip(astuple(self), astuple(other), strict=True))
+        )
 
 
 class Adapter(ABC):
@@ -139,7 +147,9 @@ class PixelAdapter(Adapter):
         )
 
     @abstractmethod
-    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
+    def adapt_pixels(
+        self, task: Task, vision: Vision, images: Sequence[Image]
+    ) -> Outcome:
         """Classify each image on its own.
 
         Args:
@@ -167,7 +177,9 @@ def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
     return softmax(task.logits(features[:, :1], texts))
 
 
-NO_IMAGE = "the projection leaves only rounding of the image; this is the zero-shot answer"
+NO_IMAGE = (
+    "the projection leaves only rounding of the image; this is the zero-shot answer"
+)
 NO_CLASS = "the projection leaves only rounding of a class's prompt; this is the zero-shot answer"
 
 
@@ -359,10 +371,16 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
     """Refuse an adapter that cannot work with a task, before any work is done."""
     checked, name = check_instance(adapter), type(adapter).__name__
     if checked.needs.pixels != isinstance(checked, PixelAdapter):
-        raise FairTTAError(f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.")
+        raise FairTTAError(
+            f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only."
+        )
     check_sensitive(checked, task)
     if not sees_images(task.backend) and (checked.needs.views or checked.needs.pixels):
-        wanted = "the images themselves" if checked.needs.pixels else "further views of an image"
+        wanted = (
+            "the images themselves"
+            if checked.needs.pixels
+            else "further views of an image"
+        )
         raise ModelError(
             f"{name} needs {wanted}, and there is no image encoder: choose a method that works on "
             "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
@@ -380,7 +398,9 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
                 f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
                 "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
             ) from error
-    if checked.is_fitted:  # one that is not may be held, and is refused when it should answer
+    if (
+        checked.is_fitted
+    ):  # one that is not may be held, and is refused when it should answer
         checked._check_fitted(task)
     checked._check_task(task)
     return checked

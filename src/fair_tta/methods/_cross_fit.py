@@ -53,12 +53,16 @@ class CrossFitted(Adapter):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Raise an error: the classifier asks the fits."""
-        raise FairTTAError("a cross-fitted method needs the images themselves: call `predict`.")
+        raise FairTTAError(
+            "a cross-fitted method needs the images themselves: call `predict`."
+        )
 
     @property
     def note(self) -> str:
         """What a report says of it."""
-        labels = "and their class labels" if self.fits.class_labels else "without labels"
+        labels = (
+            "and their class labels" if self.fits.class_labels else "without labels"
+        )
         return (
             f"cross-fitted on these {self.fits.images} images {labels}; each is answered by one of "
             f"{FOLDS} fits, which has not seen it."
@@ -68,7 +72,10 @@ class CrossFitted(Adapter):
         """The fits, each with the places of the images that it answers."""
         own = [_fold(image_digest(image)) for image in images]
         for fold in set(own):
-            yield self.fits.of_folds[fold], [i for i, other in enumerate(own) if other == fold]
+            yield (
+                self.fits.of_folds[fold],
+                [i for i, other in enumerate(own) if other == fold],
+            )
 
 
 def cross_fit(
@@ -85,15 +92,22 @@ def cross_fit(
     """
     keys, n = list(zip(digests, class_labels or digests, strict=True)), len(digests)
     order = sorted(range(n), key=keys.__getitem__)
-    seen = [[i for i in order if _fold(digests[i]) != fold] for fold in (*range(FOLDS), None)]
+    seen = [
+        [i for i in order if _fold(digests[i]) != fold]
+        for fold in (*range(FOLDS), None)
+    ]
     if not all(seen):
         raise FairTTAError(
             f"cross-fitting needs more different images (got {n}, all in one fold): name reference "
             "images, or methods that need none."
         )
     if n < FittedMethod._enough:
-        few = f"with fewer than {FittedMethod._enough} what a method learns is uncertain."
-        warnings.warn(f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3)
+        few = (
+            f"with fewer than {FittedMethod._enough} what a method learns is uncertain."
+        )
+        warnings.warn(
+            f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3
+        )
     every, content = torch.cat([*features]), sha256(" ".join(sorted(digests)).encode())
     labelled = sha256(repr([keys[i] for i in order]).encode())
     found = dict(adapters)

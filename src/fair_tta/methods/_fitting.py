@@ -40,14 +40,22 @@ def read_labels(
     if not isinstance(labels, Mapping) and len(sensitive) == 1:
         labels = dict.fromkeys(sensitive, labels)
     if not isinstance(labels, Mapping) or set(labels) != set(sensitive):
-        got = list(labels) if isinstance(labels, Mapping) else f"a {type(labels).__name__}"
+        got = (
+            list(labels)
+            if isinstance(labels, Mapping)
+            else f"a {type(labels).__name__}"
+        )
         raise FairTTAError(
             f"`sensitive` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
         )
-    values = {name: _places(name, labels[name], list(sensitive[name])) for name in sensitive}
+    values = {
+        name: _places(name, labels[name], list(sensitive[name])) for name in sensitive
+    }
     counts = {name: len(places) for name, places in values.items()}
     if len(set(counts.values())) > 1:
-        raise FairTTAError(f"`sensitive` should be as many of each attribute (got {counts}).")
+        raise FairTTAError(
+            f"`sensitive` should be as many of each attribute (got {counts})."
+        )
     return values
 
 
@@ -61,16 +69,22 @@ def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
         raise FairTTAError(f"{of} be among {names} (got {', '.join(unknown[:3])}).")
     absent = [name for name in names if name not in given]
     if absent:
-        raise FairTTAError(f"{of} include every value (none is {', '.join(map(repr, absent))}).")
+        raise FairTTAError(
+            f"{of} include every value (none is {', '.join(map(repr, absent))})."
+        )
     return torch.tensor([names.index(name) for name in given], device="cpu")
 
 
-def read_classes(labels: ClassLabels | None, names: Iterable[str]) -> tuple[dict[int, int], int]:
+def read_classes(
+    labels: ClassLabels | None, names: Iterable[str]
+) -> tuple[dict[int, int], int]:
     """``{place of an image: place of its class}``, and the least number of images."""
     if labels is None:
         return {}, 0
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-        raise FairTTAError(f"`labels` should be a class or None for each image (got {labels!r}).")
+        raise FairTTAError(
+            f"`labels` should be a class or None for each image (got {labels!r})."
+        )
     rows = dict(labels) if isinstance(labels, Mapping) else dict(enumerate(labels))
     known = {place: name for place, name in rows.items() if name is not None}
     places = {name: place for place, name in enumerate(names)}
@@ -115,7 +129,9 @@ class ReferenceBatch:
 def compare(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images._compare(torch.cat([task.target_features, *task.sensitive_features.values()]))
+        images._compare(
+            torch.cat([task.target_features, *task.sensitive_features.values()])
+        )
 
 
 def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Any]:
@@ -134,7 +150,9 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
             bar.update(len(part))
 
 
-def gather_batches(batches: Iterable[ReferenceBatch]) -> tuple[Tensor, dict[str, Tensor]]:
+def gather_batches(
+    batches: Iterable[ReferenceBatch],
+) -> tuple[Tensor, dict[str, Tensor]]:
     """All at once, for a method that has to hold them: features ``[images, dim]``, and values."""
     parts = list(batches)
     names = parts[0].values
@@ -157,7 +175,9 @@ class FittedMethod(Adapter):
     """Settings without which `_learn` would give something else."""
 
     @abstractmethod
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """Return what is to be known of the reference images, by names; none of them is kept.
 
         Args:
@@ -165,7 +185,9 @@ class FittedMethod(Adapter):
             batches: at least one.
         """
 
-    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _prepare(
+        self, task: Task, learnt: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
         """Return what `adapt` needs: made once, in float64, as far as the cache has room."""
         return learnt
 
@@ -248,14 +270,30 @@ def _check_given(
     """Raise unless a method learns, and from what is given with the images."""
     name, needs = type(method).__name__, method.needs
     if not any(isinstance(part, FittedMethod) for part in method.parts):
-        reason = "brings its own `reference`" if needs.reference else "learns nothing from images"
+        reason = (
+            "brings its own `reference`"
+            if needs.reference
+            else "learns nothing from images"
+        )
         raise FairTTAError(
             f"`adapter` should be a method that `fit` can fit, such as LogitBalance() (got {name}, "
             f"which {reason}): leave `fit` out, or choose another with `with_adapter`."
         )
     asked = (
-        ("labels", labels, needs.class_labels, "the class of each image, or None", "classes"),
-        ("sensitive", sensitive, needs.labels, "the value of each image", "attribute values"),
+        (
+            "labels",
+            labels,
+            needs.class_labels,
+            "the class of each image, or None",
+            "classes",
+        ),
+        (
+            "sensitive",
+            sensitive,
+            needs.labels,
+            "the value of each image",
+            "attribute values",
+        ),
     )
     for argument, value, is_used, what, learnt_from in asked:
         if is_used and value is None:
@@ -286,7 +324,8 @@ def fit_encoded(
         return method
     if isinstance(method, Chained):
         parts = (
-            fit_encoded(classifier, part, features, sensitive, labels) for part in method.parts
+            fit_encoded(classifier, part, features, sensitive, labels)
+            for part in method.parts
         )
         return Chained(*parts)
     return _learnt(
@@ -316,7 +355,9 @@ def _learnt(
     is.
     """
     name = type(method).__name__
-    classifier.encode([], with_views=False)  # makes it notice that its weights have changed
+    classifier.encode(
+        [], with_views=False
+    )  # makes it notice that its weights have changed
     task, count = classifier._task, 0
     like = task.target_features.cpu().double()
     check_sensitive(method, task)
@@ -350,7 +391,9 @@ def _learnt(
             v = read_features(features, like)[:, 0]
             if not bool(v.isfinite().all()):
                 raise not_finite(task)
-            here = {key: places[count : count + len(v)] for key, places in values.items()}
+            here = {
+                key: places[count : count + len(v)] for key, places in values.items()
+            }
             own = [classes.get(i, -1) for i in range(count, count + len(v))]
             count += len(v)
             if any(len(places) < len(v) for places in here.values()):
@@ -362,7 +405,10 @@ def _learnt(
                 f"`images` should be reference images, {method._enough} or more (got none)."
             )
 
-    learnt = {key: value.detach().cpu() for key, value in method._learn(task, batches()).items()}
+    learnt = {
+        key: value.detach().cpu()
+        for key, value in method._learn(task, batches()).items()
+    }
     if not all(bool(value.isfinite().all()) for value in learnt.values()):
         raise ModelError(
             f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
@@ -384,7 +430,9 @@ def _learnt(
 
 def settings_of(method: Any) -> dict[str, Any]:
     """The settings of a method, without what it has learnt."""
-    return {f.name: getattr(method, f.name) for f in fields(method) if f.name != "reference"}
+    return {
+        f.name: getattr(method, f.name) for f in fields(method) if f.name != "reference"
+    }
 
 
 def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> None:
@@ -403,7 +451,9 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
 def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     """Return the method that `save_adapter` has written, if it is of one of these classes."""
     by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    learnt_with = {name: getattr(kind, "_learnt_with", ()) for name, kind in by_name.items()}
+    learnt_with = {
+        name: getattr(kind, "_learnt_with", ()) for name, kind in by_name.items()
+    }
     reference, settings = Reference._read(path, learnt_with)
     kind = by_name[reference.method]
     if issubclass(kind, FittedMethod):

@@ -44,17 +44,25 @@ def to_predictions(
         {("before", name): p for name, p in before.items()}
         | {("after", name): p for name, p in changed.items()}
         | {("flag", text): flag for text, flag in adapted.flags.items()}
-        | {name: values for name, values in numbers.items() if isinstance(values, Tensor)}
+        | {
+            name: values
+            for name, values in numbers.items()
+            if isinstance(values, Tensor)
+        }
     )
     before = {name: host["before", name] for name in before}
     if not bool(before[_TARGET].isfinite().all()):
         raise not_finite(task)
     changed = {name: host["after", name] for name in changed}
-    finite = torch.stack([p.isfinite().all(1) for p in (changed or before).values()]).all(0)
+    finite = torch.stack(
+        [p.isfinite().all(1) for p in (changed or before).values()]
+    ).all(0)
     if is_checked:
         for name, p in changed.items():
             _check_probabilities(adapter, name, p[finite])
-    changed = {name: p.where(finite[:, None], before[name]) for name, p in changed.items()}
+    changed = {
+        name: p.where(finite[:, None], before[name]) for name, p in changed.items()
+    }
     after = before | changed
     moved = distance(before[_TARGET], after[_TARGET]).tolist()
     margin = flip_margin(before[_TARGET]).tolist()
@@ -66,7 +74,11 @@ def to_predictions(
     for i, is_finite in enumerate(finite.tolist()):
         notes = adapted.warnings[i] if adapted.warnings else ()
         notes += tuple(text for text in adapted.flags if host["flag", text][i, 0])
-        count = host["views_kept"][i, 0].item() if "views_kept" in host else adapted.views_kept
+        count = (
+            host["views_kept"][i, 0].item()
+            if "views_kept" in host
+            else adapted.views_kept
+        )
         prediction = Prediction(
             label=labels[i],
             probabilities=named[_TARGET][i],
@@ -76,7 +88,9 @@ def to_predictions(
             entropy=entropies[_TARGET][i],
             entropy_zero_shot=entropies_before[_TARGET][i],
             sensitive_entropy={a: entropies[a][i] for a in task.sensitive},
-            sensitive_entropy_zero_shot={a: entropies_before[a][i] for a in task.sensitive},
+            sensitive_entropy_zero_shot={
+                a: entropies_before[a][i] for a in task.sensitive
+            },
             distance=moved[i],
             flip_margin=margin[i],
             certified_unchanged=moved[i] < margin[i],
@@ -114,12 +128,15 @@ def _named(
     names: Mapping[str, Iterable[str]], parts: Mapping[str, Tensor]
 ) -> dict[str, list[dict[str, float]]]:
     return {
-        a: [dict(zip(names[a], row, strict=True)) for row in p.tolist()] for a, p in parts.items()
+        a: [dict(zip(names[a], row, strict=True)) for row in p.tolist()]
+        for a, p in parts.items()
     }
 
 
 def _entropies(parts: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    return {a: normalised_entropy(p.log()).clamp(0, 1).tolist() for a, p in parts.items()}
+    return {
+        a: normalised_entropy(p.log()).clamp(0, 1).tolist() for a, p in parts.items()
+    }
 
 
 def _number(values: Tensor | None, index: int) -> float | None:
@@ -133,7 +150,9 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
     """Raise unless the outcome of a user-defined method fits the task and the images."""
     should = f"{type(adapter).__name__}.adapt should"
     if not isinstance(outcome, Outcome):
-        raise FairTTAError(f"{should} return an Outcome (got a {type(outcome).__name__}).")
+        raise FairTTAError(
+            f"{should} return an Outcome (got a {type(outcome).__name__})."
+        )
     unknown = [name for name in outcome.sensitive if name not in task.sensitive]
     if unknown or not isinstance(outcome.sensitive, Mapping):
         raise FairTTAError(

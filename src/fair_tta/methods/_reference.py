@@ -26,7 +26,9 @@ from fair_tta.models._model_lock import borrowed, made_once
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
 
-_ALIKE = 0.999  # least cosine: bfloat16 and other devices are above it, other weights below
+_ALIKE = (
+    0.999  # least cosine: bfloat16 and other devices are above it, other weights below
+)
 _SAME_SCALE = 0.01  # in relation to its size
 
 
@@ -54,7 +56,10 @@ class TaskIdentity:
         prompts = {
             "targets": task.targets,
             "sensitive": task.sensitive,
-            "template": {"target": sentences["target"], "sensitive": sentences["sensitive"]},
+            "template": {
+                "target": sentences["target"],
+                "sensitive": sentences["sensitive"],
+            },
         }
         every = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
@@ -72,16 +77,25 @@ class TaskIdentity:
         """
         other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
         differences = [
-            (f"another `{name}`", reprlib.repr(own), reprlib.repr(other.prompts.get(name)))
+            (
+                f"another `{name}`",
+                reprlib.repr(own),
+                reprlib.repr(other.prompts.get(name)),
+            )
             for name, own in self.prompts.items()
-            if json.dumps(own) != json.dumps(other.prompts.get(name))  # the order of names counts
+            if json.dumps(own)
+            != json.dumps(other.prompts.get(name))  # the order of names counts
         ]
         rows = min(len(self.features), len(other.features))  # one may lack the probe
         own, here = self.features[:rows], other.features[:rows]
         if own.shape != here.shape or cosine_similarity(own, here).min() < _ALIKE:
-            differences.append(("another model or other weights", self.model, other.model))
+            differences.append(
+                ("another model or other weights", self.model, other.model)
+            )
         if not math.isclose(self.scale, other.scale, rel_tol=_SAME_SCALE):
-            differences.append(("another `scale`", f"{self.scale:g}", f"{other.scale:g}"))
+            differences.append(
+                ("another `scale`", f"{self.scale:g}", f"{other.scale:g}")
+            )
         for kind, fitted, now in differences[:1]:
             raise FairTTAError(
                 f"{what} was fitted with {kind}, {fitted} (got {now}): fit it again."
@@ -158,11 +172,18 @@ class Reference:
                 raise ValueError("damaged")
             _check_types(about, tensors["identity"])
             identity = TaskIdentity(
-                about["model"], about["scale"], about["prompts"], tensors.pop("identity")
+                about["model"],
+                about["scale"],
+                about["prompts"],
+                tensors.pop("identity"),
             )
             method = about["method"]
-            settings = {name: _frozen(value) for name, value in about["settings"].items()}
-            tensors = {name.removeprefix("learnt."): value for name, value in tensors.items()}
+            settings = {
+                name: _frozen(value) for name, value in about["settings"].items()
+            }
+            tensors = {
+                name.removeprefix("learnt."): value for name, value in tensors.items()
+            }
             shaping = {name: settings[name] for name in learnt_with.get(method, ())}
             reference = cls(method, about["images"], identity, tensors, shaping)
         except Exception as error:  # another's file may be wrong in any way
@@ -211,7 +232,9 @@ class Reference:
         }
 
     def _every_tensor(self) -> dict[str, Tensor]:
-        learnt = {f"learnt.{name}": value.contiguous() for name, value in self.tensors.items()}
+        learnt = {
+            f"learnt.{name}": value.contiguous() for name, value in self.tensors.items()
+        }
         return {"identity": self.identity.features, **learnt}
 
     def __eq__(self, other: object) -> bool:
@@ -239,9 +262,19 @@ def _frozen(value: Any) -> Any:
 
 def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
     """A checksum proves that a file is as it was written, not by whom."""
-    kinds = {"method": str, "settings": dict, "images": int, "model": str, "prompts": dict}
+    kinds = {
+        "method": str,
+        "settings": dict,
+        "images": int,
+        "model": str,
+        "prompts": dict,
+    }
     wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
-    if wrong or not isinstance(about["scale"], int | float) or not features.is_floating_point():
+    if (
+        wrong
+        or not isinstance(about["scale"], int | float)
+        or not features.is_floating_point()
+    ):
         raise TypeError(f"{wrong or 'scale or features'} of another type")
 
 

@@ -70,7 +70,9 @@ def read_settings(name: str, text: str) -> dict[str, str]:
     for part in filter(None, map(str.strip, text.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not value:
-            raise FairTTAError(f"a setting of {name!r} is written 'name=value' (got {part!r}).")
+            raise FairTTAError(
+                f"a setting of {name!r} is written 'name=value' (got {part!r})."
+            )
         if key in settings:
             raise FairTTAError(f"the setting {key!r} of {name!r} came twice.")
         settings[key] = value
@@ -85,20 +87,30 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
     for written, text in settings.items():
         key, dot, rest = written.partition(".")
         if key not in fields:
-            allowed = f"its settings are {', '.join(fields)}" if fields else "it has no settings"
-            raise FairTTAError(f"{name!r} has no setting {key!r}: {allowed}.{near(key, fields)}")
+            allowed = (
+                f"its settings are {', '.join(fields)}"
+                if fields
+                else "it has no settings"
+            )
+            raise FairTTAError(
+                f"{name!r} has no setting {key!r}: {allowed}.{near(key, fields)}"
+            )
         if dot:
             inner.setdefault(key, {})[rest] = text
             continue
         before = "" if fields[key].default is None else getattr(default, key)
         if fields[key].type in ("float", float) and isinstance(before, int):
             before = float(before)
-        is_none = fields[key].default is None and text == "none"  # as `describe_settings` has it
+        is_none = (
+            fields[key].default is None and text == "none"
+        )  # as `describe_settings` has it
         values[key] = None if is_none else _value(f"{name}:{key}", before, text)
     for key, deeper in inner.items():
         value = values.get(key, getattr(default, key))
         if not dataclasses.is_dataclass(value):
-            raise FairTTAError(f"the setting {key!r} of {name!r} has no settings of its own.")
+            raise FairTTAError(
+                f"the setting {key!r} of {name!r} has no settings of its own."
+            )
         values[key] = with_settings(f"{name}:{key}", value, deeper)
     return dataclasses.replace(default, **values) if values else default
 
@@ -110,13 +122,18 @@ def describe_settings(kind: type[Any]) -> Iterator[tuple[str, str]]:
         yield field.name, _written(default)
         if dataclasses.is_dataclass(default):
             for inner in dataclasses.fields(default):
-                yield f"{field.name}.{inner.name}", _written(getattr(default, inner.name))
+                yield (
+                    f"{field.name}.{inner.name}",
+                    _written(getattr(default, inner.name)),
+                )
 
 
 def _settable(method: Any) -> list[dataclasses.Field[Any]]:
     """The fields that can be written; functions, which are None by default, cannot."""
     fields = dataclasses.fields(method) if dataclasses.is_dataclass(method) else ()
-    written = (f for f in fields if f.default is not None or str(f.type).startswith("str "))
+    written = (
+        f for f in fields if f.default is not None or str(f.type).startswith("str ")
+    )
     return [field for field in written if field.init]
 
 
@@ -126,7 +143,9 @@ def _value(where: str, default: Any, text: str) -> Any:
     for choices in _CHOICES:
         if kind in choices.values():
             if text not in choices:
-                raise FairTTAError(f"`{where}` should be one of {', '.join(choices)} (got {text}).")
+                raise FairTTAError(
+                    f"`{where}` should be one of {', '.join(choices)} (got {text})."
+                )
             return choices[text] if isinstance(default, type) else choices[text]()
     if kind is bool:
         if text.lower() not in ("true", "false"):
@@ -164,7 +183,9 @@ def load_file(path: str, digest: str | None = None) -> ModuleType:
     source = Path(path).read_bytes()
     found = sha256(source).hexdigest()
     if digest not in (None, found):
-        raise FairTTAError(f"{path!r} was changed while it was in use: run the same command again.")
+        raise FairTTAError(
+            f"{path!r} was changed while it was in use: run the same command again."
+        )
     name = f"{_MODULE}{found}_{sha256(os.fsencode(path)).hexdigest()}"
     if name not in sys.modules:
         module = sys.modules[name] = ModuleType(name)
@@ -189,7 +210,10 @@ class Packed:
         self._value = pickle.dumps(value) if names else value
         used = [name for name in names if name.encode() in self._value]
         self._files = [
-            (str(sys.modules[name].__file__), name.removeprefix(_MODULE).partition("_")[0])
+            (
+                str(sys.modules[name].__file__),
+                name.removeprefix(_MODULE).partition("_")[0],
+            )
             for name in used
         ]
 
@@ -197,7 +221,9 @@ class Packed:
         """The objects."""
         for path, digest in self._files:
             load_file(path, digest)
-        return pickle.loads(self._value) if isinstance(self._value, bytes) else self._value
+        return (
+            pickle.loads(self._value) if isinstance(self._value, bytes) else self._value
+        )
 
 
 def load_own(path: Path, name: str) -> Any:
@@ -229,7 +255,9 @@ def load_own(path: Path, name: str) -> Any:
 
 
 @contextmanager
-def _running(what: str, path: Path, passes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def _running(
+    what: str, path: Path, passes: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Errors of a user file, but for those that pass, with the line where they come from."""
     try:
         yield
@@ -293,7 +321,9 @@ _CHAIN = re.compile(
 )  # a plus may also stand in a number or in the path of a reference
 _REFERENCE = re.compile(r"[:,]\s*reference\s*=\s*([^,]+)")
 _SAVED = ".safetensors"
-_FILE = re.compile(r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL)
+_FILE = re.compile(
+    r"((?:[A-Za-z]:[\\/])?[^:]*\.py)\s*(?::([^:]*))?(?::(.*))?", re.DOTALL
+)
 
 
 def parse_adapter(text: str, folder: Path = Path()) -> Adapter:

@@ -21,7 +21,12 @@ from fair_tta.metrics._functions import (
     typical_gap,
     worst_group_accuracy,
 )
-from fair_tta.metrics._groups import class_gaps, group_accuracy, group_rates, paired_difference
+from fair_tta.metrics._groups import (
+    class_gaps,
+    group_accuracy,
+    group_rates,
+    paired_difference,
+)
 from fair_tta.metrics._harm import harm_rate, harm_rate_change
 from fair_tta.metrics._perceived import prompt_associations
 from fair_tta.metrics._stream import MetricStream

@@ -115,7 +115,9 @@ class AnswerTable:
     def sensitive(self) -> dict[str, list[Hashable]]:
         """``{attribute: value of each image}``"""
         groups = self.groups
-        return {a: [groups[i][k] for i in self.group] for k, a in enumerate(self.values)}
+        return {
+            a: [groups[i][k] for i in self.group] for k, a in enumerate(self.values)
+        }
 
     def counts(self, run: int = 0) -> Ints:
         """Confusion counts ``[groups, true, predicted]``."""
@@ -124,7 +126,10 @@ class AnswerTable:
     @cached_property
     def _counts(self) -> list[Ints]:
         shape = (len(self.groups), len(self.targets), len(self.targets))
-        flat = [np.ravel_multi_index((self.group, self.truth, run), shape) for run in self.answers]
+        flat = [
+            np.ravel_multi_index((self.group, self.truth, run), shape)
+            for run in self.answers
+        ]
         counts = [np.bincount(each, self.times, math.prod(shape)) for each in flat]
         return [each.reshape(shape).astype(np.int64) for each in counts]
 
@@ -180,13 +185,17 @@ class AnswerTable:
         """The same, with rows of equal digests as one image, and so in one cluster."""
         numbers: dict[Hashable, int] = {}
         column = read_column("digests", digests, len(self.truth))
-        contents = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
+        contents = np.array(
+            [numbers.setdefault(key, len(numbers)) for key in column], np.int64
+        )
         joined = join_clusters(self.clusters, contents)
         in_order = sha256("\n".join(map(repr, column)).encode()).hexdigest()
         hashes = {"digests": in_order}
         return replace(self, clusters=joined, contents=contents, image_hashes=hashes)
 
-    def weight(self, some: Mask, values: Mask | Floats, level: float | None = None) -> float:
+    def weight(
+        self, some: Mask, values: Mask | Floats, level: float | None = None
+    ) -> float:
         """What one of some images counts for where the mean of their values is estimated.
 
         1 if images are independent. With clusters one over the design effect: how many times as
@@ -204,7 +213,9 @@ class AnswerTable:
         effect = float((sizes**2).sum()) / n
         if variance > _SAME_VALUES and clusters > 1:
             totals = np.bincount(unit, figures - figures.mean())
-            effect = float((totals**2).sum()) * clusters / (clusters - 1) / (n * variance)
+            effect = (
+                float((totals**2).sum()) * clusters / (clusters - 1) / (n * variance)
+            )
         weight = 1 / max(1.0, effect)
         if level is None:
             return weight
@@ -225,7 +236,9 @@ class AnswerTable:
         Repeated images count once, and no image is of `NO_CLASS`.
         """
         sizes = {}
-        for cell, size in zip(self.cells(over), self.different(over).tolist(), strict=True):
+        for cell, size in zip(
+            self.cells(over), self.different(over).tolist(), strict=True
+        ):
             if over is Over.SENSITIVE or cell[0] != NO_CLASS:
                 sizes[label(*cell)] = size
         return sizes
@@ -345,9 +358,13 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
     )
 
 
-def read_column(argument: str, values: Column, length: int | None = None) -> list[Hashable]:
+def read_column(
+    argument: str, values: Column, length: int | None = None
+) -> list[Hashable]:
     """A column as plain Python values; nothing may be missing."""
-    if hasattr(values, "columns"):  # a table, which would be read as the names of its columns
+    if hasattr(
+        values, "columns"
+    ):  # a table, which would be read as the names of its columns
         columns = list(getattr(values, "column_names", values.columns))
         example = f"frame[{columns[0]!r}]" if columns else "frame['label']"
         raise FairTTAError(
@@ -390,10 +407,14 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
     numbers: dict[Hashable, int] = {}
     plain = clusters.tolist() if hasattr(clusters, "tolist") else clusters
     if isinstance(plain, list | tuple):
-        plain = [object() if _is_missing(value) or value == "" else value for value in plain]
+        plain = [
+            object() if _is_missing(value) or value == "" else value for value in plain
+        ]
     column = read_column("clusters", plain, length)
     check_twins("clusters", column)
-    codes = np.array([numbers.setdefault(key, len(numbers)) for key in column], np.int64)
+    codes = np.array(
+        [numbers.setdefault(key, len(numbers)) for key in column], np.int64
+    )
     return codes if len(numbers) < length else None
 
 
@@ -426,7 +447,9 @@ def join_clusters(first: Ints | None, second: Ints | None) -> Ints | None:
         # Clusters of either kind are nodes, and each image is an edge between its two clusters.
         nodes = int(first.max()) + 1
         both = nodes + int(second.max()) + 1
-        edges = coo_array((np.ones(len(first)), (first, nodes + second)), shape=(both, both))
+        edges = coo_array(
+            (np.ones(len(first)), (first, nodes + second)), shape=(both, both)
+        )
         joined = connected_components(edges, directed=False)[1][first].astype(np.int64)
     if joined is None or len(np.unique(joined)) == len(joined):
         return None
@@ -441,13 +464,17 @@ def check_length(argument: str, column: Sized, length: int) -> None:
         )
 
 
-def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[Hashable]]:
+def read_sensitive(
+    sensitive: Sensitive | None, length: int
+) -> dict[str, list[Hashable]]:
     """Sensitive columns by attribute; none at all is one group of everybody."""
     if sensitive is None:
         return {}
     if hasattr(sensitive, "columns"):  # a pandas DataFrame
         attributes = [str(name) for name in sensitive.columns]
-        twice = [name for name in dict.fromkeys(attributes) if attributes.count(name) > 1]
+        twice = [
+            name for name in dict.fromkeys(attributes) if attributes.count(name) > 1
+        ]
         if twice:
             raise FairTTAError(
                 "columns of `sensitive` should have distinct names as text (got several named "
@@ -461,7 +488,9 @@ def read_sensitive(sensitive: Sensitive | None, length: int) -> dict[str, list[H
     columns = {}
     for attribute, column in sensitive.items():
         if not isinstance(attribute, str):
-            raise FairTTAError(f"attributes of `sensitive` should be strings (got {attribute!r}).")
+            raise FairTTAError(
+                f"attributes of `sensitive` should be strings (got {attribute!r})."
+            )
         columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
     return columns
 
@@ -484,10 +513,14 @@ def distinct_names(
         try:
             return tuple(sorted(distinct))  # type: ignore[type-var]
         except TypeError:  # names and numbers
-            return tuple(sorted(distinct, key=lambda name: (type(name).__name__, str(name))))
+            return tuple(
+                sorted(distinct, key=lambda name: (type(name).__name__, str(name)))
+            )
     names = tuple(read_column(argument, given))
     if not names or len(set(names)) < len(names):
-        raise FairTTAError(f"`{argument}` should list distinct names (got {list(names)}).")
+        raise FairTTAError(
+            f"`{argument}` should list distinct names (got {list(names)})."
+        )
     check_twins(argument, names)
     return names
 
@@ -514,7 +547,9 @@ def check_twins(argument: str, names: Iterable[Hashable]) -> None:
         )
 
 
-def _codes(what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]) -> Ints:
+def _codes(
+    what: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]
+) -> Ints:
     """Positions in the names."""
     position = {name: index for index, name in enumerate(names)}
     try:

@@ -26,7 +26,9 @@ def normalised_entropies(probabilities: Any) -> Floats:
     return np.clip(entropies, 0.0, 1.0)
 
 
-def mean(figures: Floats, level: float, least: float = 0.0, weight: float = 1.0) -> Estimate:
+def mean(
+    figures: Floats, level: float, least: float = 0.0, weight: float = 1.0
+) -> Estimate:
     """A mean of numbers from `least` to 1, with an interval that is honest for few images.
 
     Wald's interval after one image was added at either end of the range, as Bonett and Price do
@@ -47,13 +49,19 @@ def mean(figures: Floats, level: float, least: float = 0.0, weight: float = 1.0)
     return Estimate(value, n, max(least, low), min(1.0, high))
 
 
-def check_probabilities(argument: str, values: Any, length: int | None = None) -> Floats:
+def check_probabilities(
+    argument: str, values: Any, length: int | None = None
+) -> Floats:
     """Probabilities ``[images, K]`` of two names or more."""
     p = read_array(argument, values, 2, length)
     if p.shape[1] < 2:
-        raise FairTTAError(f"`{argument}` should have two columns or more (got {p.shape[1]}).")
+        raise FairTTAError(
+            f"`{argument}` should have two columns or more (got {p.shape[1]})."
+        )
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
-        raise FairTTAError(f"`{argument}` should be from 0 on and sum to 1 in each row.")
+        raise FairTTAError(
+            f"`{argument}` should be from 0 on and sum to 1 in each row."
+        )
     return p
 
 
@@ -74,7 +82,9 @@ def read_entropies(probabilities: Any, entropies: Any) -> Floats:
     return normalised_entropies(probabilities)
 
 
-def read_array(argument: str, values: Any, dimensions: int, length: int | None = None) -> Floats:
+def read_array(
+    argument: str, values: Any, dimensions: int, length: int | None = None
+) -> Floats:
     """Numbers with so many dimensions, one or more per image; None is NaN."""
     if hasattr(values, "detach"):  # a tensor, perhaps on a GPU or in half precision
         values = values.detach().double().cpu().numpy()
@@ -140,7 +150,9 @@ def calibration_change(
     see `fair_tta.metrics.intervals._extremes`, from the noise of all bins of both runs together.
     """
     weights = [_weights(of_run, bins) for of_run in sure]
-    errors = [w * (r - s)[:, None] for w, r, s in zip(weights, right, sure, strict=True)]
+    errors = [
+        w * (r - s)[:, None] for w, r, s in zip(weights, right, sure, strict=True)
+    ]
     seen = np.stack([of_run.mean(0) for of_run in errors])
     before, after = np.abs(seen).sum(1)
     normal = np.random.default_rng(how.seed).standard_normal((DRAWS, 2 * bins))
@@ -167,7 +179,10 @@ def _weights(sure: Floats, bins: int) -> Floats:
 
 
 def _root(
-    errors: Floats, weights: Sequence[Floats], sure: Sequence[Floats], clusters: Ints | None = None
+    errors: Floats,
+    weights: Sequence[Floats],
+    sure: Sequence[Floats],
+    clusters: Ints | None = None,
 ) -> Floats:
     """A matrix that gives independent normal numbers the noise of the bins of all runs.
 

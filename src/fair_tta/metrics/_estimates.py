@@ -46,7 +46,9 @@ def read_over(argument: str, over: Over | GroupsOver) -> Over:
 
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # whose default lets `Estimate` stand without brackets
+    from typing_extensions import (
+        TypeVar,
+    )  # whose default lets `Estimate` stand without brackets
 
     Bounded = TypeVar("Bounded", bound=float, default=float)
 else:
@@ -145,7 +147,11 @@ def small_groups(sizes: Mapping[str, int]) -> tuple[str, ...]:
     few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL]
     empty = [name for name, n in sizes.items() if n == 0]
     return (
-        *([f"Fewer than {SMALL} images, so figures are uncertain: {listed(few)}."] if few else []),
+        *(
+            [f"Fewer than {SMALL} images, so figures are uncertain: {listed(few)}."]
+            if few
+            else []
+        ),
         *([f"No images, so no figures: {listed(empty)}."] if empty else []),
     )
 

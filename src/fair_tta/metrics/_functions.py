@@ -21,7 +21,13 @@ from fair_tta.metrics._answer_table import (
     read_clusters,
 )
 from fair_tta.metrics._calibration import read_entropies
-from fair_tta.metrics._estimates import Estimate, GroupsOver, Over, read_over, warn_small
+from fair_tta.metrics._estimates import (
+    Estimate,
+    GroupsOver,
+    Over,
+    read_over,
+    warn_small,
+)
 from fair_tta.metrics._metric import Figure, OwnMetric
 from fair_tta.metrics._score_figures import indifference, indifference_change
 from fair_tta.metrics._scores import Scores
@@ -65,7 +71,9 @@ def metric_function(
     described.__doc__ = documentation(definition, signature)
     described.__signature__ = signature
     described.__annotations__ = {
-        name: note for name, note in template.__annotations__.items() if name != "definition"
+        name: note
+        for name, note in template.__annotations__.items()
+        if name != "definition"
     }
     return function
 
@@ -180,7 +188,9 @@ def _of_probabilities(
     return _measured(definition, columns, interval)
 
 
-def _measured(definition: Figure, columns: AnswerTable, interval: Interval | None) -> Estimate:
+def _measured(
+    definition: Figure, columns: AnswerTable, interval: Interval | None
+) -> Estimate:
     check_clusters(columns.clusters)
     if definition.over is not None:
         warn_small(columns.sizes(definition.over), _STACK)
@@ -190,12 +200,18 @@ def _measured(definition: Figure, columns: AnswerTable, interval: Interval | Non
 
 accuracy = metric_function(_of_everybody, definitions.ACCURACY)
 balanced_accuracy = metric_function(_of_groups, definitions.BALANCED_ACCURACY)
-worst_group_accuracy = metric_function(_of_either_groups, definitions.WORST_GROUP_ACCURACY)
+worst_group_accuracy = metric_function(
+    _of_either_groups, definitions.WORST_GROUP_ACCURACY
+)
 bias = metric_function(_of_either_groups, definitions.BIAS)
 typical_gap = metric_function(_of_groups, definitions.TYPICAL_GAP)
 equalized_odds_difference = metric_function(_of_groups, definitions.EQUALIZED_ODDS)
-equal_opportunity_difference = metric_function(_of_groups, definitions.EQUAL_OPPORTUNITY)
-demographic_parity_difference = metric_function(_of_groups, definitions.DEMOGRAPHIC_PARITY)
+equal_opportunity_difference = metric_function(
+    _of_groups, definitions.EQUAL_OPPORTUNITY
+)
+demographic_parity_difference = metric_function(
+    _of_groups, definitions.DEMOGRAPHIC_PARITY
+)
 average_target_confidence = metric_function(
     _of_probabilities, definitions.AVERAGE_TARGET_CONFIDENCE
 )
@@ -231,7 +247,9 @@ def template_of(definition: Figure) -> Callable[..., Estimate]:
     return _of_either_groups if f"{definition.name}_s" in METRICS else _of_groups
 
 
-FUNCTIONS: dict[str, Callable[..., Estimate]] = {_INDIFFERENCE.name: average_sensitive_indifference}
+FUNCTIONS: dict[str, Callable[..., Estimate]] = {
+    _INDIFFERENCE.name: average_sensitive_indifference
+}
 """All functions that are made from definitions, by name."""
 
 # A definition has its function without a line of its own; those above are for type checkers.

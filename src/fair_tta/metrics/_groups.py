@@ -176,7 +176,9 @@ def paired_difference(
     return metric.difference(columns, 0, 1, how)
 
 
-def rate(right: int, n: int, level: float | None, name: str, weight: float = 1.0) -> Estimate:
+def rate(
+    right: int, n: int, level: float | None, name: str, weight: float = 1.0
+) -> Estimate:
     """A share of n images with Wilson's interval; `weight` is what an image counts for in that."""
     right, n = int(right), int(n)
     if n == 0:
@@ -185,7 +187,9 @@ def rate(right: int, n: int, level: float | None, name: str, weight: float = 1.0
     return Estimate(right / n, n, *ends)
 
 
-def rates_of_groups(columns: AnswerTable, run: int, level: float | None) -> list[list[Rates]]:
+def rates_of_groups(
+    columns: AnswerTable, run: int, level: float | None
+) -> list[list[Rates]]:
     """``[groups][targets]``, with Wilson's intervals."""
     counts = columns.counts(run)
     true, answered, right = counts.sum(2), counts.sum(1), np.einsum("gcc->gc", counts)
@@ -193,21 +197,35 @@ def rates_of_groups(columns: AnswerTable, run: int, level: float | None) -> list
 
     def rates(g: int, c: int) -> Rates:
         group, target = columns.groups[g], columns.targets[c]
-        here, given, own = columns.group == g, columns.answers[run] == c, columns.truth == c
+        here, given, own = (
+            columns.group == g,
+            columns.answers[run] == c,
+            columns.truth == c,
+        )
         hits, size, said = right[g, c], true[g, c], answered[g, c]
         parts = (
             (hits, size, label(target, *group), here & own),
             (said - hits, n[g] - size, label(f"not {target}", *group), here & ~own),
             (said, n[g], label(*group), here),
         )
-        found = (rate(k, of, level, name, columns.weight(m, given)) for k, of, name, m in parts)
+        found = (
+            rate(k, of, level, name, columns.weight(m, given))
+            for k, of, name, m in parts
+        )
         return Rates(*found)
 
-    return [[rates(g, c) for c in range(len(columns.targets))] for g in range(len(columns.groups))]
+    return [
+        [rates(g, c) for c in range(len(columns.targets))]
+        for g in range(len(columns.groups))
+    ]
 
 
-def _class_gaps(name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms) -> Metric:
-    return Metric(name, rates, rates_of.gap, is_gap=True, interval=partial(class_ends, forms))
+def _class_gaps(
+    name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms
+) -> Metric:
+    return Metric(
+        name, rates, rates_of.gap, is_gap=True, interval=partial(class_ends, forms)
+    )
 
 
 TRUE_POSITIVE_GAPS = _class_gaps(
@@ -216,11 +234,15 @@ TRUE_POSITIVE_GAPS = _class_gaps(
 FALSE_POSITIVE_GAPS = _class_gaps(
     "false_positive_rate_gaps", rates_of.false_positive, extremes.false_positive_gaps
 )
-SELECTION_GAPS = _class_gaps("selection_rate_gaps", rates_of.selection, extremes.selection_gaps)
+SELECTION_GAPS = _class_gaps(
+    "selection_rate_gaps", rates_of.selection, extremes.selection_gaps
+)
 _CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)
 
 
-def gaps_of_classes(columns: AnswerTable, run: int, how: Bootstrap | None) -> list[Rates]:
+def gaps_of_classes(
+    columns: AnswerTable, run: int, how: Bootstrap | None
+) -> list[Rates]:
     """Gaps between groups for each class."""
     metrics, counts = _CLASS_GAPS, columns.counts(run)
     true = counts.sum(2)
@@ -229,7 +251,11 @@ def gaps_of_classes(columns: AnswerTable, run: int, how: Bootstrap | None) -> li
     values = [metric(counts) for metric in metrics]
     ends = [(value + np.nan, value + np.nan) for value in values]
     if how is not None:
-        ends = [m.interval(columns, run, how.level) for m in metrics if m.interval is not None]
+        ends = [
+            m.interval(columns, run, how.level)
+            for m in metrics
+            if m.interval is not None
+        ]
 
     def gap(i: int, c: int) -> Estimate:
         target = columns.targets[c]
@@ -237,7 +263,9 @@ def gaps_of_classes(columns: AnswerTable, run: int, how: Bootstrap | None) -> li
         groups = zip(columns.groups, bases[i][:, c].tolist(), strict=True)
         sizes = {label(*what, *group): size for group, size in groups}
         low, high = (end[c] for end in ends[i])
-        return with_reason(float(values[i][c]), sum(sizes.values()), low, high, left_out(sizes))
+        return with_reason(
+            float(values[i][c]), sum(sizes.values()), low, high, left_out(sizes)
+        )
 
     return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
 

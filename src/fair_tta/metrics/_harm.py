@@ -67,7 +67,12 @@ def harm_rate_change(
     Each group has its own paired interval (Bonett and Price, 2012).
     """
     return _shares(
-        {"before": before, "after": after}, sensitive, harmful, values, interval, clusters
+        {"before": before, "after": after},
+        sensitive,
+        harmful,
+        values,
+        interval,
+        clusters,
     )
 
 
@@ -82,12 +87,18 @@ def _shares(
     """The share of one run, or its change from the first of two to the second, group by group."""
     first, *others = answers = [read_column(*run) for run in runs.items()]
     if not first:
-        raise FairTTAError(f"`{next(iter(runs))}` should have at least one row (got none).")
+        raise FairTTAError(
+            f"`{next(iter(runs))}` should have at least one row (got none)."
+        )
     if any(len(other) != len(first) for other in others):
         raise FairTTAError(
             f"`after` should be as long as `before`, {len(first)} (got {len(others[0])})."
         )
-    if isinstance(harmful, str | bytes) or not isinstance(harmful, Collection) or not len(harmful):
+    if (
+        isinstance(harmful, str | bytes)
+        or not isinstance(harmful, Collection)
+        or not len(harmful)
+    ):
         raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
     columns = read_answer_table(
         first, answers, sensitive, None, values, clusters, truth_has_classes=False
@@ -106,7 +117,9 @@ def _shares(
     }
 
 
-def _check_harmful(harmful: Collection[Hashable], answers: Collection[Hashable]) -> None:
+def _check_harmful(
+    harmful: Collection[Hashable], answers: Collection[Hashable]
+) -> None:
     """Warn of classes that are never answered: their rate is 0, also if they are misspelt.
 
     Raises:

@@ -13,7 +13,14 @@ from msgspec import structs
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats
-from fair_tta.metrics._estimates import Estimate, Over, direction, left_out, listed, undefined
+from fair_tta.metrics._estimates import (
+    Estimate,
+    Over,
+    direction,
+    left_out,
+    listed,
+    undefined,
+)
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, resampled, resampled_change
 from fair_tta.metrics.intervals._closed_forms import Ends, step_down
 from fair_tta.metrics.intervals._extremes import ByDraws
@@ -56,11 +63,15 @@ class Figure(ABC):
     over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
 
     @abstractmethod
-    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(
+        self, columns: AnswerTable, run: int, how: Bootstrap | None
+    ) -> Estimate:
         """The figure of a run, with an interval on request."""
 
     @abstractmethod
-    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(
+        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    ) -> Estimate:
         """The figure of run `after` minus that of run `before`."""
 
     def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
@@ -108,7 +119,9 @@ class Metric(Figure):
         """``[..., groups, true, predicted] -> [...]``."""
         return self.combine(self.rates(np.asarray(counts, np.float64)))
 
-    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(
+        self, columns: AnswerTable, run: int, how: Bootstrap | None
+    ) -> Estimate:
         counts, n = columns.counts(run), columns.n
         ends: Any = (None, None)
         if how is not None and (interval := self.interval) is not None:
@@ -121,7 +134,9 @@ class Metric(Figure):
             n = int(columns.right_and_all(run, self.worst_of)[1][at])
         return self._explained(columns, float(self(counts)), n, *ends)
 
-    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(
+        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    ) -> Estimate:
         size = np.size(self(columns.counts(before)))
         if size != 1:
             raise FairTTAError(
@@ -137,17 +152,26 @@ class Metric(Figure):
     def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
         if not isinstance(change := self.change, ByDraws):
             return super().differences(columns, how)
-        ends = widest(columns, lambda some: np.transpose(change.together(some, how.level)))
+        ends = widest(
+            columns, lambda some: np.transpose(change.together(some, how.level))
+        )
         pairs = enumerate(np.transpose(ends), 1)
         return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
 
-    def _with_ends(self, columns: AnswerTable, before: int, after: int, ends: Ends) -> Estimate:
+    def _with_ends(
+        self, columns: AnswerTable, before: int, after: int, ends: Ends
+    ) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
         return self._explained(columns, float(change), columns.n, *ends)
 
     def _explained(
-        self, columns: AnswerTable, value: float, n: int, low: float | None, high: float | None
+        self,
+        columns: AnswerTable,
+        value: float,
+        n: int,
+        low: float | None,
+        high: float | None,
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
         if self.needs_classes and NO_CLASS in columns.targets:
@@ -166,7 +190,9 @@ class Metric(Figure):
             if lost:
                 reason += f"; classes left out, as fewer than two groups have them: {listed(lost)}"
         few = (by_group.sum(1) > 0).sum() < 2
-        return with_reason(value, n, low, high, reason, TWO_GROUPS if few else self.needs)
+        return with_reason(
+            value, n, low, high, reason, TWO_GROUPS if few else self.needs
+        )
 
 
 @dataclass(frozen=True)
@@ -183,13 +209,17 @@ class OwnMetric(Figure):
     change: Callable[[AnswerTable, int, int, Bootstrap], Estimate]
     score: Literal["entropy", "confidence"] | None = field(default=None, kw_only=True)
 
-    def estimate(self, columns: AnswerTable, run: int, how: Bootstrap | None) -> Estimate:
+    def estimate(
+        self, columns: AnswerTable, run: int, how: Bootstrap | None
+    ) -> Estimate:
         estimate = self.measure(columns, run, how or Bootstrap())
         if how is None:
             return structs.replace(estimate, low=None, high=None)
         return estimate
 
-    def difference(self, columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+    def difference(
+        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    ) -> Estimate:
         return self.change(columns, before, after, how)
 
 
@@ -203,7 +233,12 @@ def widest(columns: AnswerTable, ends: Callable[[AnswerTable], Any]) -> Any:
 
 
 def with_reason(
-    value: float, n: int, low: Any, high: Any, reason: str | None, needs: str = TWO_GROUPS
+    value: float,
+    n: int,
+    low: Any,
+    high: Any,
+    reason: str | None,
+    needs: str = TWO_GROUPS,
 ) -> Estimate:
     """Return an estimate with the reason why it is not defined, or with what it leaves out."""
     if math.isnan(value):

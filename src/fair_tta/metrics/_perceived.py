@@ -17,7 +17,9 @@ from fair_tta.metrics.definitions import EQUALIZED_ODDS
 from fair_tta.metrics.intervals import _bootstrap
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval
 
-_NO_CHANGE = 1e-6  # of a probability from image to image: the rounding of single precision
+_NO_CHANGE = (
+    1e-6  # of a probability from image to image: the rounding of single precision
+)
 
 
 def pseudo_rates(answers: Any, target: Any, sensitive: Any) -> tuple[Floats, Floats]:
@@ -41,7 +43,9 @@ def pseudo_rates(answers: Any, target: Any, sensitive: Any) -> tuple[Floats, Flo
     return hits, alarms
 
 
-def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) -> float:
+def pseudo_equalized_odds_difference(
+    answers: Any, target: Any, sensitive: Any
+) -> float:
     """Pseudo-EOD: mean over classes of the larger gap between values of `pseudo_rates`.
 
     It lies between 0 and 1, and is NaN if no class has two values with rates. Where q and w are
@@ -54,7 +58,9 @@ def pseudo_equalized_odds_difference(answers: Any, target: Any, sensitive: Any) 
         >>> pseudo_equalized_odds_difference([0, 1, 0, 0], classes, values)
         1.0
     """
-    return float(EQUALIZED_ODDS.combine(np.stack(pseudo_rates(answers, target, sensitive))))
+    return float(
+        EQUALIZED_ODDS.combine(np.stack(pseudo_rates(answers, target, sensitive)))
+    )
 
 
 def r_squared(logits: Any, sensitive: Any) -> float:
@@ -111,9 +117,14 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
     return table
 
 
-def _read(runs: Sequence[Any], target: Any, sensitive: Any) -> tuple[list[Ints], Floats, Floats]:
+def _read(
+    runs: Sequence[Any], target: Any, sensitive: Any
+) -> tuple[list[Ints], Floats, Floats]:
     """Checked answers of each run, q and w."""
-    q, w = check_probabilities("target", target), check_probabilities("sensitive", sensitive)
+    q, w = (
+        check_probabilities("target", target),
+        check_probabilities("sensitive", sensitive),
+    )
     if not len(q) or len(q) != len(w):
         raise FairTTAError(
             "`target` and `sensitive` should be of the same images, at least one "
@@ -122,7 +133,9 @@ def _read(runs: Sequence[Any], target: Any, sensitive: Any) -> tuple[list[Ints],
     chosen = []
     for answers in runs:
         positions = np.asarray(answers)
-        is_whole = positions.shape == (len(q),) and np.issubdtype(positions.dtype, np.integer)
+        is_whole = positions.shape == (len(q),) and np.issubdtype(
+            positions.dtype, np.integer
+        )
         if not is_whole or positions.min() < 0 or positions.max() >= q.shape[1]:
             raise FairTTAError(
                 f"`answers` should be positions of classes, 0 to {q.shape[1] - 1}, of {len(q)} "
@@ -137,7 +150,9 @@ def _odds(answered: Floats, q: Floats, w: Floats) -> Callable[[Floats], Floats]:
 
     The answer is ``[images, classes]``, zeros and a one.
     """
-    kinds = np.stack([q, np.maximum(1 - q, 0.0)], 1)[:, :, None]  # [images, 2, 1, classes]
+    kinds = np.stack([q, np.maximum(1 - q, 0.0)], 1)[
+        :, :, None
+    ]  # [images, 2, 1, classes]
     all_of = w[:, None, :, None] * kinds
     hit = (all_of * answered[:, None, None]).reshape(len(q), -1)
     every = all_of.reshape(len(q), -1)
@@ -208,7 +223,12 @@ def pseudo_odds(
 
 def _widest(first: Estimate, second: Estimate) -> Estimate:
     """Return the same figure with the interval that spans those of both."""
-    if first.low is None or second.low is None or first.high is None or second.high is None:
+    if (
+        first.low is None
+        or second.low is None
+        or first.high is None
+        or second.high is None
+    ):
         return first
     low = min(first.low, second.low)
     high = max(first.high, second.high)
@@ -227,7 +247,9 @@ def _pseudo_odds(
     resampled: list[list[Floats]] = [[] for _ in chosen]
     noises: list[list[Floats]] = [[] for _ in chosen]
     for part in _noise(chosen, q, w, how, units):
-        for rates, noise, figures, gaps in zip(seen, part, resampled, noises, strict=True):
+        for rates, noise, figures, gaps in zip(
+            seen, part, resampled, noises, strict=True
+        ):
             figures.append(EQUALIZED_ODDS.combine(rates + noise))
             gaps.append(EQUALIZED_ODDS.combine(noise))
     reaches = [float(_bootstrap.quantile(gaps, how.level)) for gaps in noises]
@@ -237,9 +259,13 @@ def _pseudo_odds(
     ]
     changes = []
     for value, figures in zip(values[1:], resampled[1:], strict=True):
-        moved = [after - before for before, after in zip(resampled[0], figures, strict=True)]
+        moved = [
+            after - before for before, after in zip(resampled[0], figures, strict=True)
+        ]
         low, high = _bootstrap.around(np.asarray(value - values[0]), moved, how)
-        changes.append(Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high))))
+        changes.append(
+            Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high)))
+        )
     return PseudoOdds(tuple(alone), tuple(changes))
 
 
@@ -258,7 +284,11 @@ def _noise(
     q, w = np.concatenate([q, cell_q, cell_q]), np.concatenate([w, cell_w, cell_w])
     added = np.tile(one_hot, (values, 1)), np.tile(wrong, (values, 1))
     odds = [
-        _odds(np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]), q, w)
+        _odds(
+            np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]),
+            q,
+            w,
+        )
         for k, answers in enumerate(chosen)
     ]
     added_images = np.full(len(q) - n, _ADDED)

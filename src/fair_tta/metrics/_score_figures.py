@@ -46,7 +46,9 @@ def certainty(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     return mean_of(columns, None if entropy is None else 1 - entropy, how.level)
 
 
-def certainty_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+def certainty_change(
+    columns: AnswerTable, before: int, after: int, how: Bootstrap
+) -> Estimate:
     """How much the mean entropy of the targets falls from one run to another."""
     less, more = _scores(columns, after).entropy, _scores(columns, before).entropy
     return mean_change(columns, less, more, how.level)
@@ -57,7 +59,9 @@ def indifference(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     return mean_of(columns, _scores(columns, run).entropy, how.level)
 
 
-def indifference_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+def indifference_change(
+    columns: AnswerTable, before: int, after: int, how: Bootstrap
+) -> Estimate:
     """How much the mean entropy rises from one run to another."""
     less, more = _scores(columns, before).entropy, _scores(columns, after).entropy
     return mean_change(columns, less, more, how.level)
@@ -98,7 +102,9 @@ def typical_gap(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     return _of_typical_gap(gap, columns, how.level, gaps.withheld(columns))
 
 
-def typical_gap_change(columns: AnswerTable, before: int, after: int, how: Bootstrap) -> Estimate:
+def typical_gap_change(
+    columns: AnswerTable, before: int, after: int, how: Bootstrap
+) -> Estimate:
     """The typical gap of one run minus that of another."""
     why = gaps.withheld(columns, before, after)
     change = partial(gaps.typical_gap_change, before=before, after=after)
@@ -106,7 +112,10 @@ def typical_gap_change(columns: AnswerTable, before: int, after: int, how: Boots
 
 
 def _of_typical_gap(
-    of: Callable[[AnswerTable], Any], columns: AnswerTable, level: float, withheld: str | None
+    of: Callable[[AnswerTable], Any],
+    columns: AnswerTable,
+    level: float,
+    withheld: str | None,
 ) -> Estimate:
     gap = of(columns)
     low = high = None

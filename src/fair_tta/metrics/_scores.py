@@ -100,7 +100,9 @@ class Scores:
                 for key, column in columns.items()
             }
         if checked["zero_shot"]:
-            check_probabilities("zero_shot", np.stack([*checked["zero_shot"].values()], 1))
+            check_probabilities(
+                "zero_shot", np.stack([*checked["zero_shot"].values()], 1)
+            )
 
         if not all(isinstance(texts, list | tuple) for texts in self.warnings):
             raise FairTTAError("`warnings` should be a list of texts per image.")
@@ -141,7 +143,9 @@ class AnswerTableBuilder:
         self.seconds = 0.0
         by_name = [name for name in _BY_NAME if keep_beliefs or name not in _BELIEFS]
         self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in by_name}
+        self._by_name: dict[str, dict[str, array[float]]] = {
+            name: {} for name in by_name
+        }
         self._warnings: list[tuple[str, ...]] = []
 
     def add(self, prediction: Prediction) -> None:
@@ -158,7 +162,11 @@ class AnswerTableBuilder:
                 columns.setdefault(key, array("d")).extend(numbers)
 
     def add_known(
-        self, target: str, sensitive: Mapping[str, str], cluster: str | None, content: str
+        self,
+        target: str,
+        sensitive: Mapping[str, str],
+        cluster: str | None,
+        content: str,
     ) -> None:
         """Add what is known of the image of the last answer.
 

@@ -51,13 +51,18 @@ class MetricStream:
         self._counts: Counter[tuple[Hashable, ...]] = Counter()
 
     def update(
-        self, y_true: columns.Column, y_pred: columns.Column, sensitive: columns.Sensitive
+        self,
+        y_true: columns.Column,
+        y_pred: columns.Column,
+        sensitive: columns.Sensitive,
     ) -> None:
         """Count some rows."""
         truth = columns.read_column("y_true", y_true)
         answers = columns.read_column("y_pred", y_pred, len(truth))
         values = columns.read_sensitive(sensitive, len(truth))
-        self._add((*values,), Counter(zip(truth, answers, *values.values(), strict=True)))
+        self._add(
+            (*values,), Counter(zip(truth, answers, *values.values(), strict=True))
+        )
 
     def merge(self, *others: MetricStream) -> MetricStream:
         """Add the rows of others to this one, and return it."""
@@ -87,12 +92,16 @@ class MetricStream:
                 estimates[metric.name] = metric.estimate(rows, 0, how)
         return estimates
 
-    def _add(self, attributes: tuple[str, ...], counts: Counter[tuple[Hashable, ...]]) -> None:
+    def _add(
+        self, attributes: tuple[str, ...], counts: Counter[tuple[Hashable, ...]]
+    ) -> None:
         if self._counts and counts and attributes != self._attributes:
             names = f"{list(self._attributes)}, as before (got {list(attributes)})"
             raise FairTTAError(f"`sensitive` should have the attributes {names}.")
         if counts:
-            self._columns(attributes, self._counts | counts)  # raises before anything is counted
+            self._columns(
+                attributes, self._counts | counts
+            )  # raises before anything is counted
             self._attributes = attributes
             self._counts.update(counts)
 
@@ -107,6 +116,11 @@ class MetricStream:
         truth, answers, *values = zip(*counts, strict=True) if counts else ((), ())
         sensitive = dict(zip(attributes, values, strict=True)) or None
         found = columns.read_answer_table(
-            truth, [answers], sensitive, self.targets, self.values, truth_has_classes=are_all
+            truth,
+            [answers],
+            sensitive,
+            self.targets,
+            self.values,
+            truth_has_classes=are_all,
         )
         return replace(found, times=np.array([*counts.values()], np.int64))

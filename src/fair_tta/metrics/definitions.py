@@ -232,9 +232,13 @@ EXPECTED_CALIBRATION_ERROR = OwnMetric(
 0.2""",
 )
 
-_DEFINED = {name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)}
+_DEFINED = {
+    name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)
+}
 
-METRICS: dict[str, Figure] = {definition.name: definition for definition in _DEFINED.values()}
+METRICS: dict[str, Figure] = {
+    definition.name: definition for definition in _DEFINED.values()
+}
 """All definitions by the names of their figures, in the order of audits and reports."""
 
 __all__ = [name for name in _DEFINED if not name.endswith("_S")]

@@ -50,11 +50,15 @@ def collapse_distance(p: Tensor) -> Tensor:
     sizes = torch.arange(count + 1, device=p.device)
     share = 1 / (1 + sizes.to(p.dtype))  # [m]
     chosen = torch.arange(count, device=p.device) < sizes[:, None]  # [m, K - 1]
-    gaps = torch.where(chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2))
+    gaps = torch.where(
+        chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2)
+    )
     return ((largest - share).abs() + gaps.sum(-1)).amax(-1) / 2
 
 
-def step_distance(gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float) -> Tensor:
+def step_distance(
+    gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float
+) -> Tensor:
     """How far a short step against the gradient of a loss moves a vector: ``[...]``.
 
     ``d(p(t), p(t - rate g)) ~ rate / 2 sum_i |<g, dp_i/dt>|`` with g the gradient of the loss:

@@ -30,7 +30,9 @@ def water(random: Random) -> Image.Image:
     crest = _lighter(sea, random.uniform(1.15, 1.5))
     for y in range(horizon + 4, _BIG, int(random.integers(7, 12))):
         phase, length = random.uniform(0, 6.3), random.uniform(7, 14)
-        wave = [(x, y + 2.5 * math.sin(x / length + phase)) for x in range(0, _BIG + 4, 4)]
+        wave = [
+            (x, y + 2.5 * math.sin(x / length + phase)) for x in range(0, _BIG + 4, 4)
+        ]
         pen.line(wave, fill=crest, width=2)
     return image
 
@@ -47,7 +49,9 @@ def land(random: Random) -> Image.Image:
         foot = horizon + random.uniform(0.0, 0.35) * _BIG
         pen.rectangle((x, 0, x + width, foot), fill=bark)
     blade = _lighter(grass, 0.8)
-    for x, y, lean in random.uniform((0, horizon, -3), (_BIG, _BIG, 3), (40, 3)).tolist():
+    for x, y, lean in random.uniform(
+        (0, horizon, -3), (_BIG, _BIG, 3), (40, 3)
+    ).tolist():
         pen.line((x, y, x + lean, y - 6), fill=blade, width=1)
     return image
 
@@ -59,7 +63,9 @@ def side_by_side(
     mask = Image.new("L", first.size)
     slope = random.uniform(-0.3, 0.3)
     edge = [(part * _BIG + slope * (y - _BIG / 2), y) for y in (0, _BIG)]
-    ImageDraw.Draw(mask).polygon([(-_BIG, 0), edge[0], edge[1], (-_BIG, _BIG)], fill=255)
+    ImageDraw.Draw(mask).polygon(
+        [(-_BIG, 0), edge[0], edge[1], (-_BIG, _BIG)], fill=255
+    )
     if random.random() < 0.5:
         mask = mask.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return Image.composite(second, first, mask.filter(ImageFilter.GaussianBlur(6)))
@@ -144,10 +150,14 @@ def sky(random: Random, *, night: float) -> Image.Image:
     image = _gradient(_lighter(colour, 0.9), _lighter(colour, 1.1), _BIG)
     pen = ImageDraw.Draw(image)
     for x, y in random.uniform(0, 0.6 * _BIG, (12, 2)).tolist():
-        pen.ellipse((2 * x, y, 2 * x + 2, y + 2), fill=_mixed(colour, (235, 235, 220), night))
+        pen.ellipse(
+            (2 * x, y, 2 * x + 2, y + 2), fill=_mixed(colour, (235, 235, 220), night)
+        )
     x, y = random.uniform(10, _BIG - 10), random.uniform(8, 30)
     lamp = _mixed((250, 240, 170), (235, 235, 225), night)
-    pen.ellipse((x - 9, y - 9, x + 9, y + 9), fill=_mixed(colour, lamp, abs(2 * night - 1)))
+    pen.ellipse(
+        (x - 9, y - 9, x + 9, y + 9), fill=_mixed(colour, lamp, abs(2 * night - 1))
+    )
     return image
 
 
@@ -171,7 +181,11 @@ def house(image: Image.Image, random: Random, *, night: float) -> None:
     body = [(-22, -4), (22, -4), (22, 28), (-22, 28)]
     roof = [(-28, -4), (0, -26), (28, -4)]
     door = [(-5, 10), (5, 10), (5, 28), (-5, 28)]
-    _stack(image, random, [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))])
+    _stack(
+        image,
+        random,
+        [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))],
+    )
 
 
 def tree(image: Image.Image, random: Random, *, night: float) -> None:
@@ -193,14 +207,21 @@ def finished(image: Image.Image, random: Random, *, noise: float) -> Image.Image
     return Image.fromarray((small + grain).clip(0, 255).astype(np.uint8))
 
 
-def _stamp(image: Image.Image, random: Random, body: Sequence[Points], beak: Points) -> None:
+def _stamp(
+    image: Image.Image, random: Random, body: Sequence[Points], beak: Points
+) -> None:
     colour = _near(random, (110, 98, 86), 45)
     parts = [(part, colour) for part in body]
-    _stack(image, random, [*parts, (beak, _near(random, (190, 140, 70), 25))], tilt=0.12)
+    _stack(
+        image, random, [*parts, (beak, _near(random, (190, 140, 70), 25))], tilt=0.12
+    )
 
 
 def _stack(
-    image: Image.Image, random: Random, parts: Sequence[tuple[Points, Colour]], tilt: float = 0.04
+    image: Image.Image,
+    random: Random,
+    parts: Sequence[tuple[Points, Colour]],
+    tilt: float = 0.04,
 ) -> None:
     """Draw the parts with one common size, place, tilt and direction."""
     corners = [point for part, _ in parts for point in part]
@@ -215,7 +236,9 @@ def _placed(
     points: Points, random: Random, angle: float, scales: tuple[float, float]
 ) -> list[tuple[float, float]]:
     scale = random.uniform(*scales)
-    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    turn = np.array(
+        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    )
     if random.random() < 0.5:
         turn = turn @ np.diag([-1.0, 1.0])
     centre = random.uniform(0.4, 0.6, 2) * _BIG
@@ -247,7 +270,9 @@ def _lighter(colour: Colour, factor: float) -> Colour:
 
 
 def _mixed(first: Colour, second: Colour, part: float) -> Colour:
-    return tuple(int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True))
+    return tuple(
+        int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True)
+    )
 
 
 def mixed_colour(random: Random, first: Colour, second: Colour, part: float) -> Colour:

@@ -45,7 +45,9 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
     )
     model.load_state_dict(_renamed(load_file(folder / "model.safetensors")))
     mean, std = tuple(pixels["image_mean"]), tuple(pixels["image_std"])
-    preprocess = open_clip.image_transform(vision["image_size"], False, mean=mean, std=std)
+    preprocess = open_clip.image_transform(
+        vision["image_size"], False, mean=mean, std=std
+    )
     tokenizer = HFTokenizer(
         str(folder), context_length=text["max_position_embeddings"], clean="whitespace"
     )

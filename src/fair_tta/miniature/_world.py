@@ -120,7 +120,9 @@ class MiniatureTask:
         """The images of `draw` without an end."""
         check_count("seed", seed, least=0)
         if split not in SPLITS:
-            raise FairTTAError(f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).")
+            raise FairTTAError(
+                f"`split` should be one of {', '.join(SPLITS)} (got {split!r})."
+            )
         shares = None if mix is None else self._shares(mix)
         key = crc32(f"{self.name} {split}".encode())
         for place in itertools.count():
@@ -141,7 +143,9 @@ class MiniatureTask:
             )
         weights = np.array([mix.get(group, 0.0) for group in self.groups], float)
         if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-            raise FairTTAError(f"`mix` should have weights above 0 (got {dict(mix)!r}).")
+            raise FairTTAError(
+                f"`mix` should have weights above 0 (got {dict(mix)!r})."
+            )
         shares: npt.NDArray[np.float64] = weights / weights.sum()
         return shares
 
@@ -152,7 +156,11 @@ class MiniatureTask:
         for values in self.sensitive.values():
             usual = target % len(values)
             others = [value for value in range(len(values)) if value != usual]
-            chosen = usual if random.random() < self.correlation else int(random.choice(others))
+            chosen = (
+                usual
+                if random.random() < self.correlation
+                else int(random.choice(others))
+            )
             group.append(list(values)[chosen])
         return tuple(group)
 
@@ -173,7 +181,9 @@ class MiniatureTask:
 def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     (place,) = shades
     both = (drawing.water(random), drawing.land(random))
-    image = drawing.side_by_side(both[place.value], both[place.other], place.part, random)
+    image = drawing.side_by_side(
+        both[place.value], both[place.other], place.part, random
+    )
     image = drawing.haze(image, random.uniform(0, 0.5), random)
     (drawing.water_bird, drawing.land_bird)[target](image, random)
     return drawing.finished(image, random, noise=24)
@@ -184,7 +194,9 @@ _COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
 
 def _badges(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     (tint,) = shades
-    colour = drawing.mixed_colour(random, _COLOURS[tint.value], _COLOURS[tint.other], tint.part)
+    colour = drawing.mixed_colour(
+        random, _COLOURS[tint.value], _COLOURS[tint.other], tint.part
+    )
     image = drawing.sheet(random)
     shape = (drawing.circle, drawing.square, drawing.star)[target](random)
     drawing.badge(image, random, shape, colour)

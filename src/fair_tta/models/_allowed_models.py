@@ -45,14 +45,21 @@ _CLASS = re.compile(  # of the families above
     f"({_IMAGES})(ImageProcessor(Fast|Pil)?|FeatureExtractor)|({_PROCESSORS})Processor"
     f"|({_TOKENIZERS})Tokenizer(Fast)?|(Tokenizers|Python|SentencePiece)Backend"
 )
-_ATTENTION = (None, "eager", "sdpa")  # others come from the hub where the library is not installed
+_ATTENTION = (
+    None,
+    "eager",
+    "sdpa",
+)  # others come from the hub where the library is not installed
 _REFUSED = set(  # they run code, or name files that may lie elsewhere
     "audio_tokenizer auto_map custom_pipelines trust_remote_code fusion_config kernel_config "
     "quantization_config configuration_files fast_tokenizer_files init_inputs transformers_weights"
     .split()
 )  # fmt: skip
 _PATH_KEY = re.compile(r".*_(file|path|ckpt|spm)|spm|vocab|merges")
-_PATHS_NEVER_READ = {"name_or_path", "special_tokens_map_file"}  # of many models, by old versions
+_PATHS_NEVER_READ = {
+    "name_or_path",
+    "special_tokens_map_file",
+}  # of many models, by old versions
 # Parts of the names of files with settings, and of those whose keys become arguments of a class.
 _SETTINGS = ("config", "index", "special_tokens_map")
 _ARGUMENTS = ("tokenizer_config", "processor_config", "special_tokens_map")
@@ -66,13 +73,19 @@ _CONFIG = "open_clip_config.json"
 _TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
 
 
-def find(name: str, patterns: str = "*.json", *, offline: bool = False) -> tuple[Path, str | None]:
+def find(
+    name: str, patterns: str = "*.json", *, offline: bool = False
+) -> tuple[Path, str | None]:
     """The folder with the small files of a model, and its revision if it is on the hub.
 
     What is read later with this revision is what was checked here. If `offline`, what has been
     downloaded before will do.
     """
-    return (Path(name), None) if Path(name).is_dir() else _download(name, patterns, offline)
+    return (
+        (Path(name), None)
+        if Path(name).is_dir()
+        else _download(name, patterns, offline)
+    )
 
 
 def _download(name: str, patterns: str, offline: bool = False) -> tuple[Path, str]:
@@ -81,7 +94,10 @@ def _download(name: str, patterns: str, offline: bool = False) -> tuple[Path, st
     # transformers looks into folders of the model, but not into folders of those
     folder = Path(
         snapshot_download(
-            name, allow_patterns=patterns, ignore_patterns="*/*/*", local_files_only=offline
+            name,
+            allow_patterns=patterns,
+            ignore_patterns="*/*/*",
+            local_files_only=offline,
         )
     )
     return folder, folder.name
@@ -90,7 +106,11 @@ def _download(name: str, patterns: str, offline: bool = False) -> tuple[Path, st
 def source_of(revision: str | None) -> dict[str, Any]:
     """How transformers should load: a folder, which has no revision, never asks the network."""
     offline = revision is None
-    return {"revision": revision, "trust_remote_code": False, "local_files_only": offline}
+    return {
+        "revision": revision,
+        "trust_remote_code": False,
+        "local_files_only": offline,
+    }
 
 
 def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
@@ -126,13 +146,17 @@ def _is_allowed(file: str, key: str, value: Any) -> bool:
             value in _DUAL_ENCODERS or value in _ENCODERS or value.startswith(parts)
         )
     if _CLASS_KEY.fullmatch(key):
-        return value is None or (isinstance(value, str) and bool(_CLASS.fullmatch(value)))
+        return value is None or (
+            isinstance(value, str) and bool(_CLASS.fullmatch(value))
+        )
     if key.endswith(("attn_implementation", "attn_implementation_internal")):
         choices = value.values() if isinstance(value, dict) else [value]
         return all(choice in _ATTENTION for choice in choices)
     if key == "weight_map":
         files = value.values() if isinstance(value, dict) else [None]
-        return all(isinstance(file, str) and _PLAIN_NAME.fullmatch(file) for file in files)
+        return all(
+            isinstance(file, str) and _PLAIN_NAME.fullmatch(file) for file in files
+        )
     is_path = _PATH_KEY.fullmatch(key) and key not in _PATHS_NEVER_READ
     is_argument = any(part in file for part in _ARGUMENTS)
     return not value or not (key in _REFUSED or (is_path and is_argument))
@@ -164,7 +188,9 @@ def check_sizes(name: str, settings: Any) -> None:
 
 def _check_links(name: str, folder: Path) -> None:
     """Refuse links that lead out of a folder."""
-    if folder == FOLDER:  # links of the embedded model are of whoever installed the package
+    if (
+        folder == FOLDER
+    ):  # links of the embedded model are of whoever installed the package
         return
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
         if leads_out(path, folder):
@@ -210,7 +236,11 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
     try:
         text, vision, tokenizer = _checked(f"open_clip:{name}", architecture)
         model, preprocess = open_clip.create_model_from_pretrained(
-            architecture, tag or None, weights_only=True, text_cfg=text, vision_cfg=vision
+            architecture,
+            tag or None,
+            weights_only=True,
+            text_cfg=text,
+            vision_cfg=vision,
         )
     except (ImportError, ModelError):
         raise
@@ -221,7 +251,9 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
     return OpenClipBackend(model.eval(), preprocess, tokenizer)
 
 
-def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, Any], Any]:
+def _checked(
+    name: str, architecture: str
+) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """The settings of both towers, and the tokenizer."""
     import open_clip
     import timm
@@ -244,16 +276,26 @@ def _checked(name: str, architecture: str) -> tuple[dict[str, Any], dict[str, An
     tower = vision.get("timm_model_name")
     if tower:
         vision["timm_model_pretrained"] = False
-        if not re.fullmatch(r"\w+(\.\w+)?", tower) or not timm.is_model(tower.split(".")[0]):
-            _refuse(name, f"its config has 'timm_model_name': {tower!r}, which timm does not have")
+        if not re.fullmatch(r"\w+(\.\w+)?", tower) or not timm.is_model(
+            tower.split(".")[0]
+        ):
+            _refuse(
+                name,
+                f"its config has 'timm_model_name': {tower!r}, which timm does not have",
+            )
     tower = text.get("hf_model_name")
     if tower:
         is_folder = architecture.startswith(_FOLDER)
-        there, _ = _named(name, "hf_model_name", tower, "config.json", offline=is_folder)
+        there, _ = _named(
+            name, "hf_model_name", tower, "config.json", offline=is_folder
+        )
         check_folder(tower, there)
         kind = _read_json(name, there / "config.json").get("model_type")
         if kind not in arch_dict:
-            _refuse(name, f"{tower!r} has 'model_type': {kind!r}, which open_clip does not have")
+            _refuse(
+                name,
+                f"{tower!r} has 'model_type': {kind!r}, which open_clip does not have",
+            )
         text |= {"hf_model_name": str(there), "hf_model_pretrained": False}
     return text, vision, _tokenizer(name, architecture, text)
 
@@ -265,7 +307,10 @@ def _tokenizer(name: str, architecture: str, text: dict[str, Any]) -> Any:
     settings = text.get("tokenizer_kwargs") or {}
     for key, value in settings.items():
         if key not in _TOKENIZER_SETTINGS:
-            _refuse(name, f"its config has 'tokenizer_kwargs': {{{key!r}: {_shorten(value)}}}")
+            _refuse(
+                name,
+                f"its config has 'tokenizer_kwargs': {{{key!r}: {_shorten(value)}}}",
+            )
     source, revision = text.get("hf_tokenizer_name"), None
     length = text.get("context_length", DEFAULT_CONTEXT_LENGTH)
     if not source and not architecture.startswith((_FOLDER, _HUB)):
@@ -293,5 +338,8 @@ def _named(
 ) -> tuple[Path, str | None]:
     """The folder and the revision of a model of transformers that a config names."""
     if not isinstance(other, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", other):
-        _refuse(name, f"its config has {key!r}: {_shorten(other)}, which is not the id of a model")
+        _refuse(
+            name,
+            f"its config has {key!r}: {_shorten(other)}, which is not the id of a model",
+        )
     return find(other, patterns, offline=offline)

@@ -74,14 +74,20 @@ def _resolve(model: Any, processor: Any) -> Backend:
         return _from_tuple(tuple(map(_unwrapped, model)))
     model = _unwrapped(model)
     # isinstance of Python 3.12 does not see what __getattr__ gives
-    missing = [name for name in _MEMBERS if isinstance(model, type) or not hasattr(model, name)]
+    missing = [
+        name for name in _MEMBERS if isinstance(model, type) or not hasattr(model, name)
+    ]
     if not missing:
         backend: Backend = model
         return backend
     if getattr(model, "task", None) == "zero-shot-image-classification":
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
-    if isinstance(model, nn.Module) and hasattr(model, "config") and hasattr(model, "dtype"):
+    if (
+        isinstance(model, nn.Module)
+        and hasattr(model, "config")
+        and hasattr(model, "dtype")
+    ):
         return _from_transformers(model, processor)
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         return _from_open_clip(model)
@@ -111,8 +117,12 @@ def _from_string(name: str, processor: Any) -> Backend:
         check_folder(name, folder)
         source: Any = source_of(revision)
         config = transformers.AutoConfig.from_pretrained(name, **source)
-        blip = "BlipForImageTextRetrieval" in (getattr(config, "architectures", None) or ())
-        kind: Any = transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
+        blip = "BlipForImageTextRetrieval" in (
+            getattr(config, "architectures", None) or ()
+        )
+        kind: Any = (
+            transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
+        )
         model, report = kind.from_pretrained(
             name, weights_only=True, output_loading_info=True, **source
         )
@@ -128,7 +138,9 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
             f"{min(report['missing_keys'])!r}."
         )
-    return _from_transformers(model.eval(), processor or _load_processor(name, revision))
+    return _from_transformers(
+        model.eval(), processor or _load_processor(name, revision)
+    )
 
 
 def _models_here(name: str) -> list[str]:
@@ -138,7 +150,10 @@ def _models_here(name: str) -> list[str]:
     beside: list[str] = []
     with suppress(OSError, ValueError):  # too long a name, or a null character
         beside = [str(folder) for folder in Path(name).parent.glob("*/")]
-    cached = [folder.name[8:].replace("--", "/") for folder in Path(HF_HUB_CACHE).glob("models--*")]
+    cached = [
+        folder.name[8:].replace("--", "/")
+        for folder in Path(HF_HUB_CACHE).glob("models--*")
+    ]
     return ["miniature", *beside, *cached]
 
 
@@ -233,7 +248,9 @@ def _describe(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__name__}"
 
 
-_DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16", "float64")}
+_DTYPES = {
+    name: getattr(torch, name) for name in ("float32", "float16", "bfloat16", "float64")
+}
 
 _AS_GOOD_AS_SAME = 0.02  # of the length of features: half precision differs by less
 
@@ -278,7 +295,9 @@ def with_compiled_vision(backend: Backend) -> Backend:
     own, result = backend.encode_images(image).float(), "gives other features"
     try:
         other = compiled.encode_images(image).float()
-        if (other - own).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
+        if (
+            other - own
+        ).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
             return compiled
     except Exception as error:  # of a compiler: of any kind
         result = f"fails ({type(error).__name__})"
@@ -290,7 +309,9 @@ def with_compiled_vision(backend: Backend) -> Backend:
     return backend
 
 
-def move(backend: Backend, device: torch.device | None, dtype: torch.dtype | None = None) -> None:
+def move(
+    backend: Backend, device: torch.device | None, dtype: torch.dtype | None = None
+) -> None:
     """Move a model; its single numbers, such as the temperature, keep their precision."""
     model = getattr(backend, "model", None)
     if not isinstance(model, nn.Module):
@@ -303,14 +324,18 @@ def move(backend: Backend, device: torch.device | None, dtype: torch.dtype | Non
         for parameter, value in numbers:
             parameter.data = value.to(parameter.device)
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
-        raise FairTTAError(f"`device` {str(device)!r} cannot be used: {error}") from error
+        raise FairTTAError(
+            f"`device` {str(device)!r} cannot be used: {error}"
+        ) from error
 
 
 def find_device(device: str | torch.device) -> torch.device:
     """The device of a name; of "auto" the accelerator of this machine, or its CPU."""
     if device == "auto":
         found = (
-            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+            torch.accelerator.current_accelerator()
+            if torch.accelerator.is_available()
+            else None
         )
         return torch.device("cpu") if found is None else found
     try:

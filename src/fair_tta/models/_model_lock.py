@@ -32,7 +32,9 @@ class _Users:
         """Return whether this thread is in a block already, and alone if it has to be."""
         with _moment:
             is_inside = get_ident() in self.blocks.values()
-        return is_inside and (not alone or self.lock._is_owned())  # as `Condition` asks an RLock
+        return is_inside and (
+            not alone or self.lock._is_owned()
+        )  # as `Condition` asks an RLock
 
     def enter(self, module: nn.Module | None, block: object) -> None:
         """Set a model to eval mode for a block, unless this thread holds it already."""
@@ -83,7 +85,9 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
 
     # Within a block of the same thread, such as that of a whole `predict`, nothing is left to do
     # unless the caller has entered autocast or inference mode there.
-    is_plain = not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(device)
+    is_plain = not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(
+        device
+    )
     if is_plain and (users is None or users.has_this_thread(alone)):
         yield
         return
@@ -98,7 +102,9 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
                 users.enter(module, block)
                 with (
                     torch.inference_mode(False) if is_inference else nullcontext(),
-                    torch.set_grad_enabled(grad),  # leaving inference mode turns gradients on
+                    torch.set_grad_enabled(
+                        grad
+                    ),  # leaving inference mode turns gradients on
                     torch.autocast(device, enabled=False),
                 ):
                     yield
@@ -188,7 +194,9 @@ def state_of(model: nn.Module | None) -> Hashable:
     return identities, numbers, _hooks(modules)
 
 
-def _of_each(read: Callable[[Tensor], int], tensors: list[Tensor]) -> tuple[int | None, ...]:
+def _of_each(
+    read: Callable[[Tensor], int], tensors: list[Tensor]
+) -> tuple[int | None, ...]:
     """Read a number of each tensor; None where a tensor has no such number."""
     try:
         return tuple(map(read, tensors))
@@ -243,7 +251,9 @@ def check_present(model: nn.Module) -> None:
         )
 
 
-_finite: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()  # states that were checked
+_finite: WeakKeyDictionary[nn.Module, Hashable] = (
+    WeakKeyDictionary()
+)  # states that were checked
 
 
 def check_finite(model: nn.Module | None) -> None:
@@ -359,7 +369,9 @@ def image_twin(model: nn.Module, call: TowerCall) -> nn.Module:
     shared: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     for weight in model.parameters():
         is_plain = type(weight) is nn.Parameter  # quantised ones are not
-        shared[id(weight)] = nn.Parameter(weight.detach(), False) if is_plain else weight
+        shared[id(weight)] = (
+            nn.Parameter(weight.detach(), False) if is_plain else weight
+        )
     try:
         return CallModule(copy.deepcopy(model, shared), call).eval()
     except Exception as error:  # modules may hold anything

@@ -15,7 +15,12 @@ from torch.func import functional_call
 
 from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import CallModule, check_present, exponential, untouched
+from fair_tta.models._model_lock import (
+    CallModule,
+    check_present,
+    exponential,
+    untouched,
+)
 from fair_tta.models._stored_text import no_scale
 from fair_tta.models._towers import PROBE, TextTower, VisionTower, check_length
 
@@ -41,7 +46,9 @@ class OpenClipBackend(TextTower, VisionTower):
         padding, pads_with_end = _padding(tokenizer)
         self._has_padding_token = padding is not None
         self._pad = padding or 0  # open_clip's own tokenizer pads with 0
-        appends_cls = getattr(getattr(model, "text", model), "cls_emb", None) is not None
+        appends_cls = (
+            getattr(getattr(model, "text", model), "cls_emb", None) is not None
+        )
         # CoCa's mask lets its appended class token see one position of padding; where padding and
         # end of text are the same token, the first of them is the end.
         slack = int(appends_cls or pads_with_end)
@@ -72,7 +79,11 @@ class OpenClipBackend(TextTower, VisionTower):
 
     def _inputs(self, images: Sequence[Image]) -> dict[str, Tensor]:
         with untouched():
-            return {"pixel_values": torch.stack([self.image_processor(one) for one in images])}
+            return {
+                "pixel_values": torch.stack(
+                    [self.image_processor(one) for one in images]
+                )
+            }
 
     @staticmethod
     def _features(model: Any, inputs: dict[str, Tensor]) -> Tensor:
@@ -99,7 +110,9 @@ class OpenClipBackend(TextTower, VisionTower):
         if not self._has_padding_token:  # 0 is also the "!" of "!=": close the gaps
             mask = (mask.cumsum(1) > 0) & (mask.flip(1).cumsum(1).flip(1) > 0)
         length = ids.shape[1]
-        for i in mask[:, -2:].any(1).nonzero().flatten().tolist():  # nearly full: truncated?
+        for i in (
+            mask[:, -2:].any(1).nonzero().flatten().tolist()
+        ):  # nearly full: truncated?
             check_length(texts[i], self._true_length(texts[i], length), length)
         return Tokens(ids.to(self.device), mask.to(self.device))
 
@@ -138,7 +151,9 @@ def _short_tables(model: Any, length: int) -> dict[str, Tensor]:
 
     An appended class token keeps its own position, the last one.
     """
-    text = getattr(model, "text", model)  # CLIP keeps the tables itself, all others on `text`
+    text = getattr(
+        model, "text", model
+    )  # CLIP keeps the tables itself, all others on `text`
     rows = getattr(text, "positional_embedding", None)
     if not isinstance(rows, Tensor):
         return {}  # a tower of transformers, which takes any length
@@ -156,6 +171,8 @@ def _short_tables(model: Any, length: int) -> dict[str, Tensor]:
 
 def _padding(tokenizer: Any) -> tuple[int | None, bool]:
     """Id of the padding token if there is one, and whether it is also the end of text."""
-    inner = getattr(tokenizer, "tokenizer", tokenizer)  # open_clip wraps those of transformers
+    inner = getattr(
+        tokenizer, "tokenizer", tokenizer
+    )  # open_clip wraps those of transformers
     pad = getattr(inner, "pad_token_id", None)
     return pad, pad is not None and pad == getattr(inner, "eos_token_id", None)

@@ -56,12 +56,18 @@ class Tree:
         ways: list[list[int]] = []
         paths = []
         length = tokens.ids.shape[1]
-        rows = zip(tokens.ids.tolist(), slots.tolist(), tokens.mask.tolist(), strict=True)
+        rows = zip(
+            tokens.ids.tolist(), slots.tolist(), tokens.mask.tolist(), strict=True
+        )
         for row, columns in enumerate(rows):
             path: list[int] = []
             for column, (token, slot, is_real) in enumerate(zip(*columns, strict=True)):
                 last = path[-1] if path else -1
-                node = nodes.setdefault((last, token, slot), len(nodes)) if is_real else last
+                node = (
+                    nodes.setdefault((last, token, slot), len(nodes))
+                    if is_real
+                    else last
+                )
                 path.append(node)
                 if node == len(first):
                     first.append(row * length + column)
@@ -72,7 +78,9 @@ class Tree:
             mask[node, way] = 0
         device = tokens.ids.device
         return cls(
-            torch.tensor(paths, device=device), torch.tensor(first, device=device), mask.to(device)
+            torch.tensor(paths, device=device),
+            torch.tensor(first, device=device),
+            mask.to(device),
         )
 
 
@@ -109,7 +117,9 @@ class Sharing:
             if block is blocks[0]:
                 states = states.reshape(-1, tree.paths.numel(), states.shape[-1])
                 states = states.index_select(1, tree.first)
-            given |= {name: None for name in given if name == _CAUSAL}  # ours says it already
+            given |= {
+                name: None for name in given if name == _CAUSAL
+            }  # ours says it already
             return (states,), {**given, self._mask: mask.to(states)}
 
         def leave(_block: nn.Module, _args: Any, output: Any) -> Any:
@@ -120,18 +130,25 @@ class Sharing:
 
         with ExitStack() as hooks:
             for block in blocks:
-                hooks.enter_context(block.register_forward_pre_hook(enter, with_kwargs=True))
+                hooks.enter_context(
+                    block.register_forward_pre_hook(enter, with_kwargs=True)
+                )
             hooks.enter_context(blocks[-1].register_forward_hook(leave))
             yield
 
 
-def find_sharing(root: nn.Module, call: Callable[[], object], shape: torch.Size) -> Sharing | None:
+def find_sharing(
+    root: nn.Module, call: Callable[[], object], shape: torch.Size
+) -> Sharing | None:
     """The blocks among the layers of a model; `call` runs its text tower on prompts of `shape`."""
     order: list[nn.Module] = []
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
         states = args[0] if args else None
-        if all(isinstance(x, Tensor) and x.shape[:-1] == shape for x in (states, _states(output))):
+        if all(
+            isinstance(x, Tensor) and x.shape[:-1] == shape
+            for x in (states, _states(output))
+        ):
             order.append(module)
 
     lists = [module for module in root.modules() if isinstance(module, nn.ModuleList)]

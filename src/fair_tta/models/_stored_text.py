@@ -57,10 +57,15 @@ class TextTable:
         given = [_as_tensor(sentence, values) for sentence, values in features.items()]
         kinds = {each.dtype for each in given if each.dtype.is_floating_point}
         self.dtype = coarsest(torch.float32, *kinds)
-        vectors = [_vector(sentence, each) for sentence, each in zip(features, given, strict=True)]
+        vectors = [
+            _vector(sentence, each)
+            for sentence, each in zip(features, given, strict=True)
+        ]
         sizes = sorted({len(vector) for vector in vectors})
         if len(sizes) > 1:
-            raise FairTTAError(f"`text_features` should all have one dimension (got {sizes}).")
+            raise FairTTAError(
+                f"`text_features` should all have one dimension (got {sizes})."
+            )
         self.model.register_buffer("features", torch.stack(vectors))
         self._features: Any = self.model.features
 
@@ -107,7 +112,9 @@ def _as_tensor(sentence: str, values: Any) -> Tensor:
     try:
         return torch.as_tensor(np.array(values, np.float16 if is_half else np.float32))
     except (TypeError, ValueError) as error:
-        raise FairTTAError(f"`text_features[{sentence!r}]` should be a vector: {error}.") from error
+        raise FairTTAError(
+            f"`text_features[{sentence!r}]` should be a vector: {error}."
+        ) from error
 
 
 def _vector(sentence: str, values: Tensor) -> Tensor:

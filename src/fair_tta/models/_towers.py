@@ -20,7 +20,14 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import explained, image_twin, made_once, quiet, remedy, untouched
+from fair_tta.models._model_lock import (
+    explained,
+    image_twin,
+    made_once,
+    quiet,
+    remedy,
+    untouched,
+)
 from fair_tta.models._prefix_sharing import Sharing, Tree, find_sharing
 
 _SAME = 0.02  # of the length of features: half precision differs by less
@@ -54,7 +61,9 @@ def find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> nn.Module:
         for layer in dict.fromkeys(found)
         if agree(layer(probe.ids), layer(probe.ids.flip(1)).flip(1))
     ]
-    outermost = [a for a in tables if not any(a is not b and a in b.modules() for b in tables)]
+    outermost = [
+        a for a in tables if not any(a is not b and a in b.modules() for b in tables)
+    ]
     if not outermost:
         raise TowerError("no layer turns its token ids into embeddings")
     if len(outermost) > 1:
@@ -84,7 +93,9 @@ def output_replaced(layer: nn.Module, ids: Tensor, value: Tensor) -> Iterator[No
     with layer.register_forward_hook(replace):
         yield
     if not used:
-        raise TowerError("the text tower did not ask its embedding layer for the prompts")
+        raise TowerError(
+            "the text tower did not ask its embedding layer for the prompts"
+        )
 
 
 class TextTower:
@@ -105,11 +116,19 @@ class TextTower:
         self._own_call = call
         self._slack = slack
         self._masked = True
-        self.layer: nn.Module | None = None  # turns ids into embeddings, which can be replaced
+        self.layer: nn.Module | None = (
+            None  # turns ids into embeddings, which can be replaced
+        )
         self.reason = ""  # why there is none
-        self.cuts_tail = False  # padding after the last real token is left out: exact here
-        self.sharing: Sharing | None = None  # of the work on beginnings that prompts share
-        with untouched(model):  # ours alone, or hooks of two threads would see each other's calls
+        self.cuts_tail = (
+            False  # padding after the last real token is left out: exact here
+        )
+        self.sharing: Sharing | None = (
+            None  # of the work on beginnings that prompts share
+        )
+        with untouched(
+            model
+        ):  # ours alone, or hooks of two threads would see each other's calls
             self._explore(probe)
 
     @property
@@ -153,7 +172,9 @@ class TextTower:
         """
         episodes, sharing = len(embeddings), self.sharing
         on_tree = None if sharing is None or sharing.is_recomputed else sharing.on(tree)
-        features = self._encode_from(tokens.repeat(episodes), embeddings.flatten(0, 1), on_tree)
+        features = self._encode_from(
+            tokens.repeat(episodes), embeddings.flatten(0, 1), on_tree
+        )
         return features.reshape(episodes, len(tokens.ids), -1)
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -188,11 +209,19 @@ class TextTower:
             self.layer, self.reason = None, str(error)
         except ModelError:
             raise
-        except (AttributeError, TypeError, RuntimeError, ValueError, IndexError) as error:
+        except (
+            AttributeError,
+            TypeError,
+            RuntimeError,
+            ValueError,
+            IndexError,
+        ) as error:
             advice = remedy(self.model, str(error))
             if isinstance(error, IndexError):
                 advice = " (The tokenizer may be damaged, or that of another model.)"
-            raise ModelError(f"{self._tower} does not take sentences: {error}{advice}") from error
+            raise ModelError(
+                f"{self._tower} does not take sentences: {error}{advice}"
+            ) from error
         if self.cuts_tail and self.layer is not None:
             self._masked = not self._mask_is_free(probe)
             self.sharing = self._find_sharing(probe)
@@ -209,15 +238,22 @@ class TextTower:
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
-        with quiet(), torch.enable_grad():  # quantised layers warn that they have no gradient
+        with (
+            quiet(),
+            torch.enable_grad(),
+        ):  # quantised layers warn that they have no gradient
             leaf = self.embed_tokens(probe.ids).clone().requires_grad_()
             try:
                 torch.autograd.grad(self._encode_from(probe, leaf).float().sum(), leaf)
             except (RuntimeError, Warning) as error:
-                reason = f"no gradient comes through it ({str(error).partition('. ')[0]})"
+                reason = (
+                    f"no gradient comes through it ({str(error).partition('. ')[0]})"
+                )
                 if any(p.is_inference() for p in self.model.parameters()):
                     reason = "its weights were made under torch.inference_mode: load it outside it"
-                elif any("quantized" in type(m).__module__ for m in self.model.modules()):
+                elif any(
+                    "quantized" in type(m).__module__ for m in self.model.modules()
+                ):
                     reason = "its layers are quantised and give no gradient: load it in float"
                 raise TowerError(reason) from error
 
@@ -240,15 +276,23 @@ class TextTower:
         own = self._encode_from(probe, embeddings)
         noisy = embeddings.clone()
         noisy[:, length:] = 10 * embeddings[:, :1].flip(-1) + 1
-        if not torch.allclose(self._encode_from(probe, noisy), own, rtol=1e-6, atol=1e-7):
+        if not torch.allclose(
+            self._encode_from(probe, noisy), own, rtol=1e-6, atol=1e-7
+        ):
             return False
         # a lone sentence has no padding left at all, which some towers take for "no mask needed"
         for rows in (slice(None), slice(-1, None)):
-            length = used_length(Tokens(probe.ids[rows], probe.mask[rows])) + self._slack
+            length = (
+                used_length(Tokens(probe.ids[rows], probe.mask[rows])) + self._slack
+            )
             short = Tokens(probe.ids[rows, :length], probe.mask[rows, :length])
             try:
                 cut = self._encode_from(short, embeddings[rows, :length])
-            except (RuntimeError, ValueError, IndexError):  # the tower takes its full length only
+            except (
+                RuntimeError,
+                ValueError,
+                IndexError,
+            ):  # the tower takes its full length only
                 return False
             if not agree(cut, own[rows]):
                 return False
@@ -263,7 +307,9 @@ class TextTower:
         own = self._call(probe.ids, probe.mask)
         self._masked = False
         try:
-            return agree(self._call(probe.ids, probe.mask), own) and self._tail_is_free(probe)
+            return agree(self._call(probe.ids, probe.mask), own) and self._tail_is_free(
+                probe
+            )
         except (AttributeError, TypeError, RuntimeError, ValueError):  # it wants a mask
             return False
         finally:
@@ -340,7 +386,9 @@ class VisionTower:
     def image_tower(self: Any) -> nn.Module:
         """The vision tower with modules of its own, pixels to features."""
         call = self._features
-        return image_twin(self.model, lambda model, pixels: call(model, {"pixel_values": pixels}))
+        return image_twin(
+            self.model, lambda model, pixels: call(model, {"pixel_values": pixels})
+        )
 
     def with_compiled_vision(self: Any) -> Any:
         """The same with a compiled vision tower; the model itself stays as it is."""
@@ -350,11 +398,17 @@ class VisionTower:
 
     def _encode(self: Any, inputs: dict[str, Tensor]) -> Any:
         inputs = {
-            key: value.to(self.device, self.dtype if value.is_floating_point() else None)
+            key: value.to(
+                self.device, self.dtype if value.is_floating_point() else None
+            )
             for key, value in inputs.items()
         }
         tower = f"the vision tower of {self.name}"
-        with untouched(self.model, alone=False), torch.no_grad(), explained(self.model, tower):
+        with (
+            untouched(self.model, alone=False),
+            torch.no_grad(),
+            explained(self.model, tower),
+        ):
             run = self._compiled
             return self._features(self.model, inputs) if run is None else run(**inputs)
 

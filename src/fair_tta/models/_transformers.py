@@ -15,7 +15,13 @@ from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
 from fair_tta.models._model_lock import check_present, exponential, untouched
 from fair_tta.models._stored_text import no_scale
-from fair_tta.models._towers import PROBE, TextCall, TextTower, VisionTower, check_length
+from fair_tta.models._towers import (
+    PROBE,
+    TextCall,
+    TextTower,
+    VisionTower,
+    check_length,
+)
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
 
@@ -37,7 +43,9 @@ class TransformersBackend(TextTower, VisionTower):
         self.sees_images = not is_text_tower(model)
         self.image_processor = image_processor
         # slow processors of transformers 4 take an image that is 3 pixels high for 3 channels
-        guesses = "input_data_format" in _parameters(getattr(image_processor, "preprocess", None))
+        guesses = "input_data_format" in _parameters(
+            getattr(image_processor, "preprocess", None)
+        )
         self._image_options = {"input_data_format": "channels_last"} if guesses else {}
         self.tokenizer = tokenizer
         self._image_arguments = _parameters(getattr(model, "get_image_features", None))
@@ -55,7 +63,9 @@ class TransformersBackend(TextTower, VisionTower):
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of the weights; single numbers, such as the temperature, may have another."""
-        kinds = (p.dtype for p in self.model.parameters() if p.ndim and p.is_floating_point())
+        kinds = (
+            p.dtype for p in self.model.parameters() if p.ndim and p.is_floating_point()
+        )
         dtype: torch.dtype = next(kinds, self.model.dtype)
         return dtype
 
@@ -65,7 +75,9 @@ class TransformersBackend(TextTower, VisionTower):
         log_scale = getattr(self.model, "logit_scale", None)
         if log_scale is not None:
             power = float(log_scale.detach())
-            if hasattr(self.model, "max_log_logit_scale"):  # AIMv2 clips when it uses it
+            if hasattr(
+                self.model, "max_log_logit_scale"
+            ):  # AIMv2 clips when it uses it
                 power = min(max(power, 0.0), float(self.model.max_log_logit_scale))
             return exponential(power, self.name)
         if not self.sees_images:
@@ -107,7 +119,9 @@ class TransformersBackend(TextTower, VisionTower):
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Whole sentences, padded to the model's full length on the tokenizer's side."""
         try:
-            rows = self.tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
+            rows = self.tokenizer(list(texts), padding=False, truncation=False)[
+                "input_ids"
+            ]
         except Exception as error:  # tokenizers raises bare exceptions
             raise ModelError(
                 f"the tokenizer of {self.name} does not take sentences such as {texts[0]!r:.80} "
@@ -116,11 +130,15 @@ class TransformersBackend(TextTower, VisionTower):
         for text, row in zip(texts, rows, strict=True):
             check_length(text, len(row), self._length)
         pad = self.tokenizer.pad_token_id
-        ids = torch.full((len(rows), self._length), 0 if pad is None else pad, device="cpu")
+        ids = torch.full(
+            (len(rows), self._length), 0 if pad is None else pad, device="cpu"
+        )
         mask = torch.zeros_like(ids, dtype=torch.bool)
         left = getattr(self.tokenizer, "padding_side", "right") == "left"
         for i, row in enumerate(rows):
-            columns = slice(self._length - len(row), None) if left else slice(0, len(row))
+            columns = (
+                slice(self._length - len(row), None) if left else slice(0, len(row))
+            )
             ids[i, columns] = torch.tensor(row, device="cpu")
             mask[i, columns] = True
         return Tokens(ids.to(self.device), mask.to(self.device))
@@ -132,7 +150,9 @@ def _text_call(model: Any) -> TextCall:
         return partial(_blip_text, model)
     if is_text_tower(model):
         return partial(_tower_text, model)
-    if not all(hasattr(model, name) for name in ("get_text_features", "get_image_features")):
+    if not all(
+        hasattr(model, name) for name in ("get_text_features", "get_image_features")
+    ):
         raise ModelError(
             f"`model` should be a dual encoder of images and text; {type(model).__name__} "
             "does not have both `get_image_features` and `get_text_features`."
@@ -141,13 +161,17 @@ def _text_call(model: Any) -> TextCall:
 
 
 def _is_blip(model: Any) -> bool:
-    return all(hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj"))
+    return all(
+        hasattr(model, name) for name in ("text_encoder", "text_proj", "vision_proj")
+    )
 
 
 def is_text_tower(model: Any) -> bool:
     """Whether this is the text tower of a dual encoder, which gives features of sentences."""
     kind = type(model).__name__
-    is_tower = "TextModelWithProjection" in kind or ("Siglip" in kind and "TextModel" in kind)
+    is_tower = "TextModelWithProjection" in kind or (
+        "Siglip" in kind and "TextModel" in kind
+    )
     return is_tower and not hasattr(model, "get_image_features")
 
 
@@ -167,7 +191,9 @@ def _tower_text(model: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
-    hidden = model.text_encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+    hidden = model.text_encoder(
+        input_ids=ids, attention_mask=mask.long()
+    ).last_hidden_state
     features: Tensor = model.text_proj(hidden[:, 0])
     return features
 
@@ -175,11 +201,17 @@ def _blip_text(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
 def _pooled(output: Any) -> Tensor:
     """Features from what transformers returns: a tensor (4.x) or an object (5.x)."""
     features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
-    return features[:, 0] if features.ndim == 3 else features  # FLAVA projects every position
+    return (
+        features[:, 0] if features.ndim == 3 else features
+    )  # FLAVA projects every position
 
 
 def _parameters(function: Any) -> frozenset[str]:
-    return frozenset() if function is None else frozenset(inspect.signature(function).parameters)
+    return (
+        frozenset()
+        if function is None
+        else frozenset(inspect.signature(function).parameters)
+    )
 
 
 def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
@@ -189,7 +221,10 @@ def _context_length(model: Any, text: nn.Module, tokenizer: Any) -> int:
     longest = tokenizer.model_max_length
     if positions is None:
         return int(min(longest, _NO_LIMIT))
-    for name, module in text.named_modules():  # RoBERTa's positions start after the padding index
+    for (
+        name,
+        module,
+    ) in text.named_modules():  # RoBERTa's positions start after the padding index
         if "position" in name and isinstance(module, nn.Embedding):
             positions -= 0 if module.padding_idx is None else module.padding_idx + 1
     return int(min(longest, positions))

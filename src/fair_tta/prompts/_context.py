@@ -65,7 +65,9 @@ class PromptSet:
     def shift(self, offset: int | Tensor) -> PromptSet:
         """The prompts for a copy of the context `offset` places further on, in one tensor."""
         by = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
-        return PromptSet(self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by))
+        return PromptSet(
+            self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by)
+        )
 
     def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
         """Put context vectors ``[..., vectors, width]`` into the embeddings of `tokens`.
@@ -112,7 +114,11 @@ def merge(a: Sequence[int], b: Sequence[int]) -> list[int]:
     return [*merged, *b[done:]]
 
 
-_FILLERS = ("qqq", "xzx", "7")  # differ in their first and last token, merge with no punctuation
+_FILLERS = (
+    "qqq",
+    "xzx",
+    "7",
+)  # differ in their first and last token, merge with no punctuation
 
 
 def fixed_prompts(tokens: Tokens, sentences: Sequence[str]) -> PromptSet:
@@ -124,7 +130,9 @@ class SharedContext:
     """The tokens of the template, numbered once for all sets of prompts, in their order."""
 
     def __init__(
-        self, tokenize: Callable[[Sequence[str]], Tokens], prompts: Sequence[Sequence[Prompt]]
+        self,
+        tokenize: Callable[[Sequence[str]], Tokens],
+        prompts: Sequence[Sequence[Prompt]],
     ) -> None:
         self._tokenize = tokenize
         self._ids: dict[str, list[int]] = {}
@@ -170,7 +178,9 @@ class SharedContext:
                 matches[tuple(ids)] = match(ids, self.token_ids)
             columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
             slots[row, columns] = slots.new_tensor(matches[tuple(ids)])
-        return PromptSet(texts, tokens, slots.to(tokens.ids.device), self._further(prompts))
+        return PromptSet(
+            texts, tokens, slots.to(tokens.ids.device), self._further(prompts)
+        )
 
     def _further(self, prompts: Sequence[Prompt]) -> PromptSet | None:
         """The other sentences of an ensemble."""
@@ -180,7 +190,9 @@ class SharedContext:
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
         """For each prompt the template's tokens: positions among the real tokens, and ids."""
         self._look_up(prompt.text for prompt in prompts)
-        variants = (text for i in range(len(prompts)) for _, text in _variants(prompts, i))
+        variants = (
+            text for i in range(len(prompts)) for _, text in _variants(prompts, i)
+        )
         self._look_up(chain(_FILLERS, variants), skip_long=True)
         found = []
         for index, prompt in enumerate(prompts):
@@ -191,7 +203,9 @@ class SharedContext:
 
     def _template_positions(self, prompts: Sequence[Prompt], index: int) -> list[int]:
         own = self._ids[prompts[index].text]
-        start, stop = _changed(own, [self._ids[word] for word in _FILLERS if word in self._ids])
+        start, stop = _changed(
+            own, [self._ids[word] for word in _FILLERS if word in self._ids]
+        )
         positions = set(range(start, stop))  # all but begin and end of text
         variants: dict[int, list[list[int]]] = {}
         for part, text in _variants(prompts, index):
@@ -265,7 +279,9 @@ def _changed(own: list[int], variants: list[list[int]]) -> tuple[int, int]:
 
 def _common(every: list[list[int]]) -> int:
     """Length of the common beginning."""
-    return sum(1 for _ in takewhile(lambda ids: len({*ids}) == 1, zip(*every, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda ids: len({*ids}) == 1, zip(*every, strict=False))
+    )
 
 
 def find_context(
@@ -281,5 +297,7 @@ def find_context(
         # a few joint prompts, because a separate joint sentence may have other words
         two = dict(islice(targets.items(), 2))
         for names in sensitive.values():
-            prompts.append(templates._joint_prompts(two, dict(islice(names.items(), 2))))
+            prompts.append(
+                templates._joint_prompts(two, dict(islice(names.items(), 2)))
+            )
     return SharedContext(tokenize, prompts)

@@ -15,7 +15,12 @@ from torch import Tensor
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import coarsest, floor_of, unit
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import WeightChangeDetector, borrowed, check_finite, made_once
+from fair_tta.models._model_lock import (
+    WeightChangeDetector,
+    borrowed,
+    check_finite,
+    made_once,
+)
 from fair_tta.models._stored_text import TextTable
 from fair_tta.prompts._context import (
     PromptSet,
@@ -31,7 +36,9 @@ T = TypeVar("T")
 TOKENS_AT_ONCE = 1024
 """How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
 
-_TOGETHER = 64  # prompts that may share their beginnings: each one more costs some attention
+_TOGETHER = (
+    64  # prompts that may share their beginnings: each one more costs some attention
+)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -88,9 +95,13 @@ class Task:
             targets=dict(targets),
             sensitive=sensitive,
             templates=templates,
-            target_prompts=shared.place_named("targets", targets, templates._target_prompts),
+            target_prompts=shared.place_named(
+                "targets", targets, templates._target_prompts
+            ),
             sensitive_prompts={
-                attribute: shared.place_named("sensitive", names, templates._sensitive_prompts)
+                attribute: shared.place_named(
+                    "sensitive", names, templates._sensitive_prompts
+                )
                 for attribute, names in sensitive.items()
             },
             _scale=scale,
@@ -129,7 +140,9 @@ class Task:
     @property
     def image_floor(self) -> float:
         """The same for features of images, from which parts along prompts' features are taken."""
-        return floor_of(self.target_features.shape[-1], self._image_dtype or self._text_dtype)
+        return floor_of(
+            self.target_features.shape[-1], self._image_dtype or self._text_dtype
+        )
 
     def _with(self, sensitive: Mapping[str, Mapping[str, str]]) -> Task:
         return Task(
@@ -161,14 +174,18 @@ class Task:
     @made_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
-        return {name: self.own_features(p) for name, p in self.sensitive_prompts.items()}
+        return {
+            name: self.own_features(p) for name, p in self.sensitive_prompts.items()
+        }
 
     def joint_prompts(self, attribute: str) -> PromptSet:
         """Prompts of all pairs of a target and an attribute value, target by target."""
         names = self.sensitive[attribute]
         return self.remember(
             ("joint", attribute),
-            lambda: self._shared.place(self.templates._joint_prompts(self.targets, names)),
+            lambda: self._shared.place(
+                self.templates._joint_prompts(self.targets, names)
+            ),
         )
 
     def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
@@ -177,7 +194,9 @@ class Task:
 
     def _phrase_features(self, phrases: Sequence[str]) -> Tensor:
         """Unit features of the target sentence with other phrases in its slot: ``[n, dim]``."""
-        prompts = self.templates._target_prompts(dict(zip(phrases, phrases, strict=True)))
+        prompts = self.templates._target_prompts(
+            dict(zip(phrases, phrases, strict=True))
+        )
         return self.own_features(self._shared.place(prompts))
 
     @property
@@ -194,7 +213,9 @@ class Task:
     def _product(self) -> Task:
         combinations = product(*(names.items() for names in self.sensitive.values()))
         names = {
-            " x ".join(label for label, _ in values): " ".join(phrase for _, phrase in values)
+            " x ".join(label for label, _ in values): " ".join(
+                phrase for _, phrase in values
+            )
             for values in combinations
         }
         return self._with({" x ".join(self.sensitive): names})
@@ -230,7 +251,9 @@ class Task:
         """Features of prompts as the model's own call gives them, of any length."""
         rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
         with borrowed(self.backend):
-            return torch.cat([self.backend.encode_text(p.tokens) for p in prompts.parts(rows)])
+            return torch.cat(
+                [self.backend.encode_text(p.tokens) for p in prompts.parts(rows)]
+            )
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """Unit features of prompts under another context, differentiable in it.
@@ -259,10 +282,15 @@ class Task:
         with torch.no_grad():
             blocks = self._blocks(prompts, context, 8 * TOKENS_AT_ONCE)
             return torch.cat(
-                [torch.cat([self.encode(p, c) for p, c, _, _ in row], 1) for row in blocks]
+                [
+                    torch.cat([self.encode(p, c) for p, c, _, _ in row], 1)
+                    for row in blocks
+                ]
             )
 
-    def _pull_back(self, prompts: PromptSet, context: Tensor, cotangent: Tensor) -> Tensor:
+    def _pull_back(
+        self, prompts: PromptSet, context: Tensor, cotangent: Tensor
+    ) -> Tensor:
         """The gradient with respect to the context, from that with respect to the features.
 
         ``[episodes, vectors, width], [episodes, prompts, dim] -> [episodes, vectors, width]``, a
@@ -274,7 +302,9 @@ class Task:
                 with torch.enable_grad():
                     leaf = part.detach().requires_grad_()
                     features = self.encode(some, leaf)
-                (pulled,) = torch.autograd.grad(features, leaf, cotangent[episodes, rows])
+                (pulled,) = torch.autograd.grad(
+                    features, leaf, cotangent[episodes, rows]
+                )
                 gradient[episodes] += pulled
         return gradient
 
@@ -291,7 +321,10 @@ class Task:
         episodes = [slice(e, e + step) for e in range(0, len(context), step)]
         rows = [slice(i, i + at_once) for i in range(0, len(prompts), at_once)]
         parts = list(zip(prompts.parts(at_once), rows, strict=True))
-        return [[(part, context[some], some, where) for part, where in parts] for some in episodes]
+        return [
+            [(part, context[some], some, where) for part, where in parts]
+            for some in episodes
+        ]
 
     def _shortened(self, prompts: PromptSet) -> PromptSet:
         """The prompts without padding that does not matter."""

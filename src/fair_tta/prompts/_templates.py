@@ -55,7 +55,9 @@ class Prompt:
 
     def with_name(self, index: int, name: str) -> str:
         """The sentence with another name in part `index`."""
-        return "".join(name if i == index else part.text for i, part in enumerate(self.parts))
+        return "".join(
+            name if i == index else part.text for i, part in enumerate(self.parts)
+        )
 
 
 def parse_sentence(
@@ -69,21 +71,29 @@ def parse_sentence(
     for place, text in enumerate(_SLOT.split(sentence)):
         is_slot = place % 2 == 1
         if is_slot and text not in _SLOT_NAMES:
-            raise PromptError(f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}.")
+            raise PromptError(
+                f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}."
+            )
         if text:
             parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
     if any("{" in part.text or "}" in part.text for part in parts if part.slot is None):
         raise PromptError(f"`{argument}` has an unmatched brace (got {sentence!r}).")
     slots = {part.slot for part in parts if part.slot is not None}
     if required is not None and slots != required:
-        wanted = " and ".join(f"`{{{slot}}}`" for slot in sorted(required, reverse=True))
-        raise PromptError(f"`{argument}` should have {wanted} and no other slot ({sentence!r}).")
+        wanted = " and ".join(
+            f"`{{{slot}}}`" for slot in sorted(required, reverse=True)
+        )
+        raise PromptError(
+            f"`{argument}` should have {wanted} and no other slot ({sentence!r})."
+        )
     return tuple(parts)
 
 
 def write_out(sentence: tuple[SentencePart, ...]) -> str:
     """The sentence with its slots as they are written."""
-    return "".join(part.text if part.slot is None else f"{{{part.slot}}}" for part in sentence)
+    return "".join(
+        part.text if part.slot is None else f"{{{part.slot}}}" for part in sentence
+    )
 
 
 def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
@@ -102,16 +112,16 @@ def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
 
 def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prompt:
     """The sentence with phrases in its slots."""
-    parts = (p if p.slot is None else SentencePart(phrases[p.slot], p.slot) for p in sentence)
+    parts = (
+        p if p.slot is None else SentencePart(phrases[p.slot], p.slot) for p in sentence
+    )
     return Prompt(tuple(parts))
 
 
 Names = Sequence[str] | Mapping[str, str]
 """Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
 
-AnyTemplate: TypeAlias = (
-    "str | Templates | Mapping[str, str] | Sequence[str | Templates | Mapping[str, str]]"
-)
+AnyTemplate: TypeAlias = "str | Templates | Mapping[str, str] | Sequence[str | Templates | Mapping[str, str]]"
 """A sentence, the three sentences, or several of these."""
 
 
@@ -134,11 +144,15 @@ class Templates:
     _others: tuple[Templates, ...] = ()
     """Further templates: of all of them the features of a prompt are the unit mean."""
 
-    def __init__(self, target: str, sensitive: str | None = None, joint: str | None = None) -> None:
+    def __init__(
+        self, target: str, sensitive: str | None = None, joint: str | None = None
+    ) -> None:
         self.target = parse_sentence("template.target", target, {TARGET})
         self.sensitive = self.joint = None
         if sensitive is not None:
-            self.sensitive = parse_sentence("template.sensitive", sensitive, {SENSITIVE})
+            self.sensitive = parse_sentence(
+                "template.sensitive", sensitive, {SENSITIVE}
+            )
         if joint is not None:
             self.joint = parse_sentence("template.joint", joint, {TARGET, SENSITIVE})
 
@@ -153,7 +167,11 @@ class Templates:
             )
         if SENSITIVE not in slots:
             return cls(template)
-        return cls(leave_out(sentence, SENSITIVE), leave_out(sentence, TARGET), write_out(sentence))
+        return cls(
+            leave_out(sentence, SENSITIVE),
+            leave_out(sentence, TARGET),
+            write_out(sentence),
+        )
 
     @property
     def sentences(self) -> dict[str, str | list[str] | None]:
@@ -166,12 +184,16 @@ class Templates:
             every = [getattr(templates, name) for templates in (self, *self._others)]
             if None in every:
                 return None
-            return [write_out(s) for s in every] if self._others else write_out(every[0])
+            return (
+                [write_out(s) for s in every] if self._others else write_out(every[0])
+            )
 
         return {name: written(name) for name in ("target", "sensitive", "joint")}
 
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {s}" for name, s in self.sentences.items() if s is not None)
+        return "\n".join(
+            f"{name}: {s}" for name, s in self.sentences.items() if s is not None
+        )
 
     def _fill(self, name: str, phrases: Mapping[str, str], missing: str) -> Prompt:
         """One prompt of all templates; `missing` is what to raise if one lacks the sentence."""
@@ -195,16 +217,22 @@ class Templates:
             "`{{sensitive}}` where they belong, or pass "
             "`template=Templates(target=..., sensitive=...)`."
         )
-        return [self._fill(SENSITIVE, {SENSITIVE: name}, missing) for name in names.values()]
+        return [
+            self._fill(SENSITIVE, {SENSITIVE: name}, missing) for name in names.values()
+        ]
 
-    def _joint_prompts(self, targets: Mapping[str, str], names: Mapping[str, str]) -> list[Prompt]:
+    def _joint_prompts(
+        self, targets: Mapping[str, str], names: Mapping[str, str]
+    ) -> list[Prompt]:
         """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
         missing = (
             "joint prompts are needed, but `template` does not define them{}: use one "
             "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
         )
         pairs = product(targets.values(), names.values())
-        return [self._fill("joint", {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs]
+        return [
+            self._fill("joint", {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs
+        ]
 
 
 def default_template(with_sensitive: bool) -> Templates:
@@ -245,15 +273,21 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
     """Check class names and return them as ``{label: phrase}``."""
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
         raise PromptError(f"`{argument}` should be a list of names (got {names!r}).")
-    if isinstance(names, Set) and not isinstance(names, KeysView):  # those of a dict are in order
+    if isinstance(names, Set) and not isinstance(
+        names, KeysView
+    ):  # those of a dict are in order
         raise PromptError(
             f"`{argument}` should be a list of names: a set has no order, which other runs would "
             f"see differently (got {names!r})."
         )
-    pairs = list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
+    pairs = (
+        list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
+    )
     for text in (text for pair in pairs for text in pair):
         if not isinstance(text, str) or not text.strip():
-            raise PromptError(f"`{argument}` should hold non-empty strings (got {text!r}).")
+            raise PromptError(
+                f"`{argument}` should hold non-empty strings (got {text!r})."
+            )
         _check_unicode(f"`{argument}` should hold text", text)
     if len(pairs) < 2:
         got = [label for label, _ in pairs]
@@ -262,7 +296,9 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
         texts = [pair[position].strip() for pair in pairs]
         twice = sorted({text for text in texts if texts.count(text) > 1})
         if twice:
-            raise PromptError(f"`{argument}` should have distinct {what} ({twice} came twice).")
+            raise PromptError(
+                f"`{argument}` should have distinct {what} ({twice} came twice)."
+            )
     # plain strings: those of NumPy and enums cannot be written to files
     return {str.__str__(label): str.__str__(phrase).strip() for label, phrase in pairs}
 

@@ -17,8 +17,18 @@ from pets import OTHER, TASK, reader, save_pets
 
 from fair_tta.methods import FairTPT, OrthCali, Zero, ZeroShot
 
-BETTER = {"accuracy": 1, "worst_group_accuracy": 1, "bias": -1, "equalized_odds_difference": -1}
-METHODS = {"ZeroShot": ZeroShot(), "Zero": Zero(0.5), "Orth": OrthCali(), "FairTPT": FairTPT()}
+BETTER = {
+    "accuracy": 1,
+    "worst_group_accuracy": 1,
+    "bias": -1,
+    "equalized_odds_difference": -1,
+}
+METHODS = {
+    "ZeroShot": ZeroShot(),
+    "Zero": Zero(0.5),
+    "Orth": OrthCali(),
+    "FairTPT": FairTPT(),
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +53,9 @@ def done(script: Script, table: Any, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def stored_rows(out: Path, task: str, setting: str) -> list[dict[str, Any]]:
-    (path,) = (out / "tiny" / "rows").glob(f"{task.replace(' ', '-')}-{setting}-*.jsonl")
+    (path,) = (out / "tiny" / "rows").glob(
+        f"{task.replace(' ', '-')}-{setting}-*.jsonl"
+    )
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
@@ -53,7 +65,9 @@ def by_hand(rows: list[dict[str, Any]]) -> dict[str, float]:
     group = np.array([next(iter(row["sensitive"].values())) for row in rows])
     answer = np.array([row["prediction"]["label"] for row in rows])
     entropies = [row["prediction"]["entropy"] for row in rows]
-    others = [next(iter(row["prediction"]["sensitive_entropy"].values())) for row in rows]
+    others = [
+        next(iter(row["prediction"]["sensitive_entropy"].values())) for row in rows
+    ]
     accuracy = np.mean(truth == answer)
     cells = []
     odds = []
@@ -100,14 +114,20 @@ def test_figures_are_those_of_the_rows(done: Any) -> None:
 
 def test_changes_are_paired_and_marked(done: Any) -> None:
     _, figures = done
-    pooled = {(str(f.task), f.setting.name, f.metric): f.pooled.value for f in figures if f.task}
+    pooled = {
+        (str(f.task), f.setting.name, f.metric): f.pooled.value
+        for f in figures
+        if f.task
+    }
     for figure in figures:
         if figure.task is None or figure.setting.name == "ZeroShot":
             assert figure.change is None
             assert figure.mark == 0
             continue
         before = pooled[str(figure.task), "ZeroShot", figure.metric]
-        assert figure.change.value == pytest.approx(figure.pooled.value - before, abs=1e-6)
+        assert figure.change.value == pytest.approx(
+            figure.pooled.value - before, abs=1e-6
+        )
         assert figure.change.low <= figure.change.value + 1e-9
         assert figure.change.value <= figure.change.high + 1e-9
         side = int(figure.change.low > 0) - int(figure.change.high < 0)
@@ -117,10 +137,16 @@ def test_changes_are_paired_and_marked(done: Any) -> None:
 def test_averages_weigh_tasks_alike(done: Any) -> None:
     _, figures = done
     for average in (f for f in figures if f.task is None):
-        same = [f for f in figures if (f.setting, f.metric) == (average.setting, average.metric)]
+        same = [
+            f
+            for f in figures
+            if (f.setting, f.metric) == (average.setting, average.metric)
+        ]
         parts = [f for f in same if f.task is not None]
         assert average.mean == pytest.approx(np.mean([f.mean for f in parts]))
-        assert average.pooled.value == pytest.approx(np.mean([f.pooled.value for f in parts]))
+        assert average.pooled.value == pytest.approx(
+            np.mean([f.pooled.value for f in parts])
+        )
 
 
 def test_only_the_papers_own_pairs_have_its_average(script: Script) -> None:
@@ -134,7 +160,9 @@ def test_only_the_papers_own_pairs_have_its_average(script: Script) -> None:
 
 def test_files(done: Any) -> None:
     out, figures = done
-    rows = list(csv.DictReader((out / "tiny" / "table.csv").read_text("utf-8").splitlines()))
+    rows = list(
+        csv.DictReader((out / "tiny" / "table.csv").read_text("utf-8").splitlines())
+    )
     assert len(rows) == len(figures)
     assert [float(row["mean"]) for row in rows] == [figure.mean for figure in figures]
     assert {row["dataset"] for row in rows} == {"pets", "Average"}
@@ -160,7 +188,10 @@ def test_the_paper_beside_ours(script: Script) -> None:
     lines = output.to_markdown(table, [ours]).splitlines()
     assert "| setting | WGA | WGA, paper |" in lines
     assert f"| {setting.name} | 70.1 [66.0, 74.2] + | 25? |" in lines
-    assert f"| CelebA smiling x gender | {setting.name} | WGA | 69.3 ±0.5 | 25? | +44.3 |" in lines
+    assert (
+        f"| CelebA smiling x gender | {setting.name} | WGA | 69.3 ±0.5 | 25? | +44.3 |"
+        in lines
+    )
     (line,) = csv.DictReader(output.to_csv(table, [ours]).splitlines())
     assert (line["paper"], line["suspect"], line["section"]) == ("25", "true", section)
     assert float(line["minus_paper"]) == ours.minus_paper

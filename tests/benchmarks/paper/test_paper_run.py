@@ -40,7 +40,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def table(script: Script) -> Any:
     tables = script("tables")
-    settings = tables.Setting("ZeroShot", ZeroShot()), tables.Setting("FairTPT", FairTPT())
+    settings = (
+        tables.Setting("ZeroShot", ZeroShot()),
+        tables.Setting("FairTPT", FairTPT()),
+    )
     return tables.Table("tiny", "", settings, (TASK,))
 
 
@@ -58,7 +61,11 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_of_the_paper(
-    name: str, script: Script, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    script: Script,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ("--data", str(data), *SMALL, "--out", str(tmp_path))
     script("run").main([name, *options, "--young-below", "40"])
@@ -84,18 +91,26 @@ def test_what_is_not_there_is_left_out(
     script("run").main(["main-L14", *options])
     stderr = capsys.readouterr().err
     missing = [line for line in stderr.splitlines() if "is left out" in line]
-    assert [line.partition(" ")[0] for line in missing] == ["FairFace", "Waterbirds", "UTKFace"]
+    assert [line.partition(" ")[0] for line in missing] == [
+        "FairFace",
+        "Waterbirds",
+        "UTKFace",
+    ]
     found = cells(tmp_path / "out" / "main-L14")
     assert {cell["dataset"] for cell in found} == {"CelebA"}  # no average of two
     script("run").main(["main-L14", *options, "--dataset", "smiling"])
-    assert {cell["target"] for cell in cells(tmp_path / "out" / "main-L14")} == {"smiling"}
+    assert {cell["target"] for cell in cells(tmp_path / "out" / "main-L14")} == {
+        "smiling"
+    }
     with pytest.raises(FairTTAError, match="Nothing is downloaded for you"):
         script("run").main(["main-L14", *options, "--dataset", "fairface"])
 
 
 def test_errors(script: Script, tmp_path: Path) -> None:
     main = script("run").main
-    with pytest.raises(SystemExit, match=r"`--data` should be the folder of the datasets, or 'm"):
+    with pytest.raises(
+        SystemExit, match=r"`--data` should be the folder of the datasets, or 'm"
+    ):
         main(["main-L14", "--data", str(tmp_path / "none")])
     with pytest.raises(SystemExit, match=r"`table` should be one of main-L14"):
         main(["main", "--data", str(tmp_path)])
@@ -117,8 +132,12 @@ def test_as_a_script_on_drawn_images(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert {row["set"] for row in rows} == {"made-up"}
     assert {row["by"] for row in rows} == {"background", "colour", "time x season"}
-    assert {bool(row["change"]) for row in rows if row["setting"] == "ZeroShot"} == {False}
-    assert {bool(row["change"]) for row in rows if row["setting"] != "ZeroShot"} == {True}
+    assert {bool(row["change"]) for row in rows if row["setting"] == "ZeroShot"} == {
+        False
+    }
+    assert {bool(row["change"]) for row in rows if row["setting"] != "ZeroShot"} == {
+        True
+    }
     wrong = subprocess.run(
         [*command[:2], "main-L14", "--data", "."], cwd=tmp_path, capture_output=True, text=True,
         check=False,
@@ -143,7 +162,9 @@ class Counted:
         monkeypatch.setattr(FairTPTClassifier, "encode", counting)
 
 
-def test_answers_are_those_of_predict(script: Script, table: Any, tmp_path: Path) -> None:
+def test_answers_are_those_of_predict(
+    script: Script, table: Any, tmp_path: Path
+) -> None:
     pets = save_pets(tmp_path / "pets", 12)
     answers, images = script("answers"), script("images")
     parts, _ = images.read_tasks(
@@ -157,7 +178,9 @@ def test_answers_are_those_of_predict(script: Script, table: Any, tmp_path: Path
             some = [row for row in rows if row.seed == seed]
             clf = options.classifier(TASK).with_adapter(setting.adapter)
             clf = clf.with_views(clf._vision.views, seed)
-            for row, expected in zip(some, clf.predict([r.record.path for r in some]), strict=True):
+            for row, expected in zip(
+                some, clf.predict([r.record.path for r in some]), strict=True
+            ):
                 # Features are kept in half precision.
                 wanted = pytest.approx(expected.probabilities, abs=0.02)
                 assert row.prediction.probabilities == wanted
@@ -178,11 +201,15 @@ def test_a_second_run_and_a_new_setting_encode_nothing(
     assert again == first
     assert (tmp_path / "out" / "tiny" / "table.csv").read_bytes() == before
     tables = script("tables")
-    more = replace(table, settings=(*table.settings, tables.Setting("Orth", OrthCali())))
+    more = replace(
+        table, settings=(*table.settings, tables.Setting("Orth", OrthCali()))
+    )
     third, _ = run(more, readers, "miniature", tmp_path / "out", **options)
     assert counted.images == 12
     # Intervals of changes allow for one more setting; means do not.
-    assert [figure.mean for figure in third[: len(first)]] == [figure.mean for figure in first]
+    assert [figure.mean for figure in third[: len(first)]] == [
+        figure.mean for figure in first
+    ]
     other = replace(more, name="other")
     run(other, readers, "miniature", tmp_path / "out", **options)
     assert counted.images == 12, "tables share features"
@@ -196,11 +223,17 @@ def test_images_that_were_replaced_are_answered_anew(
     pets = save_pets(tmp_path / "pets", 8)
     run = script("run").run_table
     options: Any = {"images": 8, "seeds": 1, "views": 2}
-    before, _ = run(table, (reader(pets), None), "miniature", tmp_path / "out", **options)
+    before, _ = run(
+        table, (reader(pets), None), "miniature", tmp_path / "out", **options
+    )
     for number, path in enumerate(sorted((pets / "images").iterdir())):
         picture(100 + number).save(path)
-    after, _ = run(table, (reader(pets), None), "miniature", tmp_path / "out", **options)
-    fresh, _ = run(table, (reader(pets), None), "miniature", tmp_path / "fresh", **options)
+    after, _ = run(
+        table, (reader(pets), None), "miniature", tmp_path / "out", **options
+    )
+    fresh, _ = run(
+        table, (reader(pets), None), "miniature", tmp_path / "fresh", **options
+    )
     assert after == fresh
     assert after != before
 
@@ -223,18 +256,24 @@ def test_unreadable_images_are_named_and_left_out(
         run(table, readers, "miniature", tmp_path / "none", **options)
 
 
-def test_a_torn_line_is_answered_again(script: Script, table: Any, tmp_path: Path) -> None:
+def test_a_torn_line_is_answered_again(
+    script: Script, table: Any, tmp_path: Path
+) -> None:
     pets = save_pets(tmp_path / "pets", 8)
     run = script("run").run_table
     options: Any = {"images": 8, "seeds": 1, "views": 2}
-    whole, _ = run(table, (reader(pets), None), "miniature", tmp_path / "out", **options)
+    whole, _ = run(
+        table, (reader(pets), None), "miniature", tmp_path / "out", **options
+    )
     for path in (tmp_path / "out" / "tiny" / "rows").iterdir():
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
     (features,) = (tmp_path / "out").glob("features-*")
     first, *_ = sorted(features.glob("*.npy"))
     first.write_bytes(first.read_bytes()[:100])
-    again, _ = run(table, (reader(pets), None), "miniature", tmp_path / "out", **options)
+    again, _ = run(
+        table, (reader(pets), None), "miniature", tmp_path / "out", **options
+    )
     assert again == whole
     for path in (tmp_path / "out" / "tiny" / "rows").iterdir():
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -263,7 +302,9 @@ def test_methods_are_fitted_on_images_that_are_not_asked(
     parts, _ = images.read_tasks(
         some, reader(pets), None, images=36, seeds=[0], reference_images=12
     )
-    with pytest.raises(SystemExit, match="no images are left for methods that are fitted"):
+    with pytest.raises(
+        SystemExit, match="no images are left for methods that are fitted"
+    ):
         answers.fit_settings(some.settings, parts[0], clf)
 
 
@@ -274,7 +315,9 @@ def test_a_timed_table_shares_no_work(
     options: Any = {"images": 4, "seeds": 1, "views": 4}
     readers = reader(pets), None
     timed = replace(table, timed=True)
-    figures, _ = script("run").run_table(timed, readers, "miniature", tmp_path, **options)
+    figures, _ = script("run").run_table(
+        timed, readers, "miniature", tmp_path, **options
+    )
     seconds = [figure for figure in figures if figure.metric == "seconds"]
     assert [figure.setting.name for figure in seconds] == ["ZeroShot", "FairTPT"]
     assert all(figure.mean > 0 for figure in seconds)

@@ -43,7 +43,10 @@ def test_every_setting_and_pair_has_its_cells_in_the_paper(script: Script) -> No
             not_printed = ("runtime", "ZeroShot"), ("elra-ablation", "SEraser ELRA")
             is_printed = (name, setting.name) not in not_printed
             expected = per_row if is_printed else 0
-            assert count[name, setting.section, setting.row] == expected, (name, setting)
+            assert count[name, setting.section, setting.row] == expected, (
+                name,
+                setting,
+            )
         assert isinstance(table.settings[0].adapter, ZeroShot)
 
 
@@ -67,7 +70,9 @@ def test_settings_differ(script: Script) -> None:
         assert len({repr(s.adapter) for s in table.settings}) == len(table.settings)
         assert len({s.name for s in table.settings}) == len(table.settings)
         assert len({str(task) for task in table.tasks}) == len(table.tasks)
-    assert len(tables.TABLES["elra-ablation"].settings) == 18  # 16, zero-shot and SEraser
+    assert (
+        len(tables.TABLES["elra-ablation"].settings) == 18
+    )  # 16, zero-shot and SEraser
     assert len(tables.TABLES["more-attributes"].settings) == 55
 
 
@@ -75,7 +80,11 @@ def test_every_method_of_the_library_has_a_row(script: Script) -> None:
     from fair_tta.methods._registry import ADAPTERS
 
     settings = script("tables").every_method()
-    expected = {method.__name__ for name, method in ADAPTERS.items()} - {"TIE", "TTR", "SEM"}
+    expected = {method.__name__ for name, method in ADAPTERS.items()} - {
+        "TIE",
+        "TTR",
+        "SEM",
+    }
     assert {type(setting.adapter).__name__ for setting in settings} == expected
     for setting in script("tables").methods_without_labels():
         assert not setting.adapter.needs.labels
@@ -92,9 +101,13 @@ def test_some_datasets_of_a_table(script: Script) -> None:
     assert [str(task) for task in two.tasks] == names
     pair = tables.only_datasets(main, ["fairface gender x race"])
     assert pair.tasks == main.tasks[:1]
-    with pytest.raises(SystemExit, match=r"`--dataset` should be one of FairFace, CelebA, Wat"):
+    with pytest.raises(
+        SystemExit, match=r"`--dataset` should be one of FairFace, CelebA, Wat"
+    ):
         tables.only_datasets(main, ["celeba", "cifar"])
-    with pytest.raises(SystemExit, match=r"`table` should be one of main-L14, .* \(got 'x'\)"):
+    with pytest.raises(
+        SystemExit, match=r"`table` should be one of main-L14, .* \(got 'x'\)"
+    ):
         tables.find_table("x")
 
 
@@ -107,7 +120,11 @@ def test_the_clip_papers_classes(script: Script, tmp_path: Path) -> None:
         people = [name for name in task.targets if name.endswith(("man", "woman"))]
         assert len(people) == 14
         assert len(task.targets) == 14 + 4 + 3 + ("child" in task.target)
-        assert task.harmful["crime-related"] == ("thief", "criminal", "suspicious person")
+        assert task.harmful["crime-related"] == (
+            "thief",
+            "criminal",
+            "suspicious person",
+        )
         dataset = read_dataset(task, tmp_path)
         expected = Counter(
             f"{race.replace('_', ' ')} {'man' if gender == 'Male' else 'woman'}"

@@ -54,7 +54,10 @@ def planned(kills: int, first: int) -> Iterator[tuple[str, Scenario]]:
     for number in range(first, first + kills):
         numbers.setdefault(turn(number), []).append(number)
     for command, own in numbers.items():
-        yield f"kills of {command.name}", partial(kill_often, command=command, numbers=own)
+        yield (
+            f"kills of {command.name}",
+            partial(kill_often, command=command, numbers=own),
+        )
     for name, scenario in SCENARIOS.items():
         for command in COMMANDS:
             yield f"{name}, {command.name}", _on(scenario, command)
@@ -68,9 +71,14 @@ def main() -> int:
     """Run all, and say what became of each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=100, help="in all")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first kill")
     parser.add_argument(
-        "--only", nargs="+", default=[""], help="scenarios with one of these in their names"
+        "--first", type=int, default=0, help="the number of the first kill"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        help="scenarios with one of these in their names",
     )
     options = parser.parse_args()
     if sys.platform != "linux":

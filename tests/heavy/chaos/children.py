@@ -102,7 +102,9 @@ def start(
         os._exit(code)
 
 
-def _command(arguments: Sequence[str], moments: Moments, before: Callable[[], None]) -> int:
+def _command(
+    arguments: Sequence[str], moments: Moments, before: Callable[[], None]
+) -> int:
     from fair_tta.lab.cli import app
 
     moments.install()

@@ -59,20 +59,48 @@ _SIZES = ["--views", str(VIEWS), "--batch-size", str(BATCH)]
 
 
 def _predict(world: World, out: Path) -> list[str]:
-    return ["predict", str(world.pictures), "--csv", "--out", str(out), *_names(), *_SIZES]
+    return [
+        "predict",
+        str(world.pictures),
+        "--csv",
+        "--out",
+        str(out),
+        *_names(),
+        *_SIZES,
+    ]
 
 
 def _audit(world: World, out: Path) -> list[str]:
     return [
-        *("audit", "--images", str(world.pictures), "--labels", str(world.home / "labels.csv")),
-        *("--target-column", "bird", "--sensitive-column", "background", "--out", str(out)),
+        *(
+            "audit",
+            "--images",
+            str(world.pictures),
+            "--labels",
+            str(world.home / "labels.csv"),
+        ),
+        *(
+            "--target-column",
+            "bird",
+            "--sensitive-column",
+            "background",
+            "--out",
+            str(out),
+        ),
         *("--adapters", "zero-shot,fair-tpt", *_names(), *_SIZES),
     ]
 
 
 def _fit(world: World, out: Path) -> list[str]:
     return [
-        *("fit", "--adapter", "logit-balance", "--images", str(world.pictures), *_names()),
+        *(
+            "fit",
+            "--adapter",
+            "logit-balance",
+            "--images",
+            str(world.pictures),
+            *_names(),
+        ),
         *("--batch-size", str(BATCH), "--out", str(out / "fitted.safetensors")),
     ]
 
@@ -98,7 +126,11 @@ def _audit_results(out: Path, ended: Ended) -> dict[str, Any]:
 
     files = [(out / name).read_text() for name in ("predictions.csv", "problems.csv")]
     assert (out / "report.html").read_text().endswith("</html>\n")
-    return {"rows": rows_of(out), "audit": Audit.load(out / "audit.json"), "files": files}
+    return {
+        "rows": rows_of(out),
+        "audit": Audit.load(out / "audit.json"),
+        "files": files,
+    }
 
 
 def _fit_results(out: Path, ended: Ended) -> dict[str, Any]:

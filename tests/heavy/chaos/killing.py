@@ -57,7 +57,9 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
                 told.quarters[min(3, int(4 * place))] += 1
                 told.kinds[ended.note["kind"]] += 1
             else:
-                assert ended.code == 0, f"kills {chain}: exit code {ended.code}: {ended.errors}"
+                assert ended.code == 0, (
+                    f"kills {chain}: exit code {ended.code}: {ended.errors}"
+                )
             position = place
         try:
             stage.finish(command, out)

@@ -51,9 +51,13 @@ class Moments:
 
         def appending(store: Store, rows: Sequence[StoredRow]) -> None:
             for place, _ in enumerate(rows):
-                if self._is_next(ROW) and self.then is kill:  # in the middle of a transaction
+                if (
+                    self._is_next(ROW) and self.then is kill
+                ):  # in the middle of a transaction
                     store._db.execute("BEGIN IMMEDIATE")
-                    store._db.execute("PRAGMA cache_size = 1")  # so that it reaches the file
+                    store._db.execute(
+                        "PRAGMA cache_size = 1"
+                    )  # so that it reaches the file
                     store._db.executemany(_INSERT, map(_record, rows[:place]))
                 self._passed(ROW)
             append(store, rows)

@@ -24,7 +24,9 @@ def full_disk(stage: Stage, command: Disturbed) -> str:
     """A small disk; later there is room."""
     with disk(stage.folder()) as small:
         ballast = small.path / "ballast"
-        ballast.write_bytes(bytes(small.free - _pages(stage.whole(command).largest // 2)))
+        ballast.write_bytes(
+            bytes(small.free - _pages(stage.whole(command).largest // 2))
+        )
         ended = stage.run(command, small.path / "out")
         stage.refused(ended)
         ballast.unlink()
@@ -70,7 +72,9 @@ def errors_while_writing(stage: Stage, command: Disturbed) -> str:
 
         kind = "file" if command.name == "fit" else "row"
         moment = 1 if kind == "file" else max(1, at // 2)
-        stage.refused(stage.run(command, out, stage.moments(moment, of=kind, then=fail)))
+        stage.refused(
+            stage.run(command, out, stage.moments(moment, of=kind, then=fail))
+        )
         _only_whole_rows(out)
     stage.finish(command, out)
     return "EROFS, ENOSPC, EIO amid the work"
@@ -81,7 +85,9 @@ def vanishing_pictures(stage: Stage, command: Disturbed) -> str:
     out, pictures = stage.folder(), stage.world.pictures
     away = pictures.with_name("away")
     at = max(1, middle(stage, command) - 1)
-    moments = stage.moments(at, of=kind_of(command), then=lambda: os.rename(pictures, away))
+    moments = stage.moments(
+        at, of=kind_of(command), then=lambda: os.rename(pictures, away)
+    )
     try:
         ended = stage.run(command, out, moments)
         assert ended.code in (3, 4), f"exit code {ended.code}: {ended.errors}"
@@ -106,7 +112,9 @@ def vanishing_results(stage: Stage, command: Disturbed) -> str:
         shutil.rmtree(out)
 
     for at, then in ((middle(stage, command), leave), (1, delete)):
-        ended = stage.run(command, out, stage.moments(at, of=kind_of(command), then=then))
+        ended = stage.run(
+            command, out, stage.moments(at, of=kind_of(command), then=then)
+        )
         stage.refused(ended)
         if away.exists():
             shutil.rmtree(out, ignore_errors=True)
@@ -172,7 +180,9 @@ SCENARIOS: dict[str, Callable[[Stage, Disturbed], str]] = {
 }
 
 
-def _refused_when_read_only(stage: Stage, command: Disturbed, there: Disk, out: Path) -> None:
+def _refused_when_read_only(
+    stage: Stage, command: Disturbed, there: Disk, out: Path
+) -> None:
     there.read_only(True)
     try:
         stage.refused(stage.run(command, out))

@@ -63,7 +63,9 @@ class Stage:
             assert ended.code == 0, ended.errors
             sizes = [path.stat().st_size for path in (out / "rows.sqlite", *out.glob("*.safet*"))
                      if path.exists()]  # fmt: skip
-            found = Whole(command.results(out, ended), ended.note["counted"], max(sizes))
+            found = Whole(
+                command.results(out, ended), ended.note["counted"], max(sizes)
+            )
             self.wholes[command.name] = found
             self.clear(out)
         return self.wholes[command.name]
@@ -92,7 +94,9 @@ class Stage:
         assert ended.code == 0, f"exit code {ended.code}: {ended.errors}"
         found, wanted = command.results(out, ended), self.whole(command).results
         for name, value in wanted.items():
-            assert found[name] == value, f"{name} differ from those of an undisturbed run"
+            assert found[name] == value, (
+                f"{name} differ from those of an undisturbed run"
+            )
 
     def refused(self, ended: Ended, *words: str, code: int = 3) -> None:
         """Raise unless it ended with a message instead of a traceback."""

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are fo
 @pytest.mark.slow
 def test_a_few_scenarios() -> None:
     """In a process of its own: forks of one that has worked with torch would not do."""
-    kills = [f"kills of {name}" for name in ("predict", "fit")]  # audit: kills/test_killed_audit.py
+    kills = [
+        f"kills of {name}" for name in ("predict", "fit")
+    ]  # audit: kills/test_killed_audit.py
     only = [*kills, "limit of file size, predict", "clock jumps, fit"]
     process = subprocess.run(
         [sys.executable, str(CHAOS), "--kills", "4", "--only", *only],
@@ -55,8 +57,12 @@ def test_a_difference_is_told(tmp_path: Path) -> None:
     from stage import Stage, Whole
 
     command = Disturbed("some", lambda *_: [], lambda *_: {"rows": [1]})
-    stage = Stage(World(tmp_path), tmp_path, {"some": Whole({"rows": [1, 2]}, {"row": 2}, 0)})
-    with pytest.raises(AssertionError, match="rows differ from those of an undisturbed run"):
+    stage = Stage(
+        World(tmp_path), tmp_path, {"some": Whole({"rows": [1, 2]}, {"row": 2}, 0)}
+    )
+    with pytest.raises(
+        AssertionError, match="rows differ from those of an undisturbed run"
+    ):
         stage.check(command, tmp_path, Ended(0, "", ""))
     with pytest.raises(AssertionError, match="exit code -9"):
         stage.check(command, tmp_path, Ended(-9, "", ""))

@@ -45,7 +45,8 @@ SQLITE_HEADER = 100
 Door = Callable[[Random, Path], str]
 
 _LABELS = (
-    'file,animal,place\n"a.png",cat,land\nb.png,dog,sea\nc.png,cat,"se\na"\nd.png,,land\n' * 20
+    'file,animal,place\n"a.png",cat,land\nb.png,dog,sea\nc.png,cat,"se\na"\nd.png,,land\n'
+    * 20
 )
 _SETTINGS = (
     "fair-tpt:lam=10,rate.beta=0.05,loss.joint=true", "tpt:rate.lr=0.005,rho=0.1,steps=2",
@@ -104,9 +105,9 @@ def files() -> list[tuple[str, bytes]]:
         for mode in modes:
             content = io.BytesIO()
             try:
-                drawn().convert("L" if mode in ("I;16", "F") else mode).convert(mode).save(
-                    content, name
-                )
+                drawn().convert("L" if mode in ("I;16", "F") else mode).convert(
+                    mode
+                ).save(content, name)
             except (OSError, ValueError, KeyError):
                 continue
             found.append((name, content.getvalue()))
@@ -120,7 +121,9 @@ def images(random: Random, folder: Path) -> str:
     """A file of a picture, damaged: as bytes, as a path, or opened with PIL first."""
     kind, data = random.choice(files())
     data = mutated(random, data, [other for _, other in files()])
-    data = with_true_checksums(data) if kind == "PNG" and random.random() < 0.7 else data
+    data = (
+        with_true_checksums(data) if kind == "PNG" and random.random() < 0.7 else data
+    )
     if random.random() < 0.5:
         classifier().predict(data)
     else:
@@ -133,7 +136,9 @@ def images(random: Random, folder: Path) -> str:
 def arrays(random: Random, folder: Path) -> str:
     """Arrays and tensors of any shape, kind and range: as an image, in a list, as views."""
     numbers = np.random.default_rng(random.getrandbits(32))
-    shape = tuple(random.choice((0, 1, 2, 3, 4, 7, 64, 500)) for _ in range(random.randint(0, 5)))
+    shape = tuple(
+        random.choice((0, 1, 2, 3, 4, 7, 64, 500)) for _ in range(random.randint(0, 5))
+    )
     shape = shape if np.prod(shape, dtype=np.float64) < 1e6 else shape[:2]
     kind = random.choice(
         ("?", "u1", "u2", "u4", "i1", "i8", "f2", "f4", "f8", "c8", "O", "U2", "M8[s]")
@@ -141,16 +146,29 @@ def arrays(random: Random, folder: Path) -> str:
     low, high = sorted(random.choice((0, 1, 255, 65535, -1, 1e30)) for _ in range(2))
     plain: Any = numbers.uniform(low, high, shape)
     with np.errstate(all="ignore"):
-        plain = plain.astype("i8").astype(kind) if kind == "M8[s]" else plain.astype(kind)
+        plain = (
+            plain.astype("i8").astype(kind) if kind == "M8[s]" else plain.astype(kind)
+        )
     if random.random() < 0.2 and plain.dtype.kind == "f" and plain.size:
         plain.flat[0] = random.choice((np.nan, np.inf, -np.inf))
     if random.random() < 0.3 and plain.ndim:
-        plain = random.choice((plain[::-1], plain.T, np.ma.masked_array(plain), plain[..., ::2]))
+        plain = random.choice(
+            (plain[::-1], plain.T, np.ma.masked_array(plain), plain[..., ::2])
+        )
     made: Any = plain
     if random.random() < 0.5 and plain.dtype.kind in "biufc":
         made = torch.from_numpy(np.array(plain, order="C"))
         change = random.choice(
-            ("", "bfloat16", "meta", "sparse", "grad", "nested", "quantised", "inference")
+            (
+                "",
+                "bfloat16",
+                "meta",
+                "sparse",
+                "grad",
+                "nested",
+                "quantised",
+                "inference",
+            )
         )
         with torch.inference_mode(change == "inference"):
             made = _odd(made, change)
@@ -171,7 +189,11 @@ def _odd(made: torch.Tensor, change: str) -> Any:
         return made.bfloat16()
     if change == "meta":
         return made.to("meta")
-    if change == "sparse" and made.ndim and made.dtype in (torch.float32, torch.float64):
+    if (
+        change == "sparse"
+        and made.ndim
+        and made.dtype in (torch.float32, torch.float64)
+    ):
         return made.to_sparse()
     if change == "grad" and made.is_floating_point():
         return made.requires_grad_()
@@ -190,7 +212,9 @@ def names(random: Random, folder: Path) -> str:
             return random.choice((None, 3, 2.5, b"x", (), ["x"], object()))
         if random.random() < 0.7:
             return f"cat {random.randrange(10_000)}"
-        return mutated_text(random, random.choice(("cat", "water bird", "a person, smiling", "x")))
+        return mutated_text(
+            random, random.choice(("cat", "water bird", "a person, smiling", "x"))
+        )
 
     def several() -> Any:
         made = [name() for _ in range(random.choice((0, 1, 2, 2, 2, 3, 30)))]
@@ -203,7 +227,9 @@ def names(random: Random, folder: Path) -> str:
         )
 
     sensitive = random.choice((None, several(), {str(name()): several()}))
-    template = random.choice(("a photo of a {target} {sensitive}.", "{}", "a {target}.", None))
+    template = random.choice(
+        ("a photo of a {target} {sensitive}.", "{}", "a {target}.", None)
+    )
     if template is not None and random.random() < 0.7:
         template = mutated_text(random, template)
     clf = FairTPTClassifier(
@@ -237,7 +263,11 @@ def other_label_files() -> list[bytes]:
         book.active.append(cells)
     book.save(excel)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), arrow)
-    return [excel.getvalue(), arrow.getvalue(), "\n".join(map(json.dumps, rows)).encode()]
+    return [
+        excel.getvalue(),
+        arrow.getvalue(),
+        "\n".join(map(json.dumps, rows)).encode(),
+    ]
 
 
 def labels(random: Random, folder: Path) -> str:
@@ -262,7 +292,11 @@ def documents() -> list[tuple[Any, str]]:
     random = Random(0)
     truth, groups = ([random.choice(pair) for _ in range(80)] for pair in ("ab", "xy"))
     found = audit(
-        truth, truth[::-1], {"s": groups}, harmful={"set": ["a"]}, interval=Bootstrap(resamples=100)
+        truth,
+        truth[::-1],
+        {"s": groups},
+        harmful={"set": ["a"]},
+        interval=Bootstrap(resamples=100),
     )
     pictures = [p.image for p in miniature.BIRDS.draw(20, seed=1)]
     examined = classifier().examine(pictures, [parse_adapter("orthcali")])
@@ -275,7 +309,9 @@ def documents_of_others(random: Random, folder: Path) -> str:
     if random.random() < 0.7:
         text = json.dumps(mutated_json(random, json.loads(text)))
     if random.random() < 0.4:
-        text = mutated(random, text.encode(), [text.encode()]).decode("utf-8", "replace")
+        text = mutated(random, text.encode(), [text.encode()]).decode(
+            "utf-8", "replace"
+        )
     found = kind.from_json(text)
     if kind is Audit:
         markdown(found).encode()
@@ -291,7 +327,9 @@ def rows() -> bytes:
     """A file of six rows."""
     from tempfile import TemporaryDirectory
 
-    predictions = classifier().predict([p.image for p in miniature.BIRDS.draw(6, seed=1)])
+    predictions = classifier().predict(
+        [p.image for p in miniature.BIRDS.draw(6, seed=1)]
+    )
     with TemporaryDirectory() as folder:
         path = Path(folder) / ROWS
         with Store(path) as store:
@@ -346,8 +384,12 @@ def fitted_files(random: Random, folder: Path) -> str:
             about = mutated_json(random, about)
         if random.random() < 0.4:
             name = random.choice(list(tensors))
-            tensors[name] = random.choice((tensors[name][:1], tensors[name].half(), -tensors[name]))
-        about["sha256"] = _digest(about, tensors)  # else nothing further would be looked at
+            tensors[name] = random.choice(
+                (tensors[name][:1], tensors[name].half(), -tensors[name])
+            )
+        about["sha256"] = _digest(
+            about, tensors
+        )  # else nothing further would be looked at
         save_file(tensors, path, metadata={"about": json.dumps(about)})
     classifier().with_adapter(load_adapter(path)).predict(drawn())
     return ANSWER

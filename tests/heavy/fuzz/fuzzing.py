@@ -40,8 +40,14 @@ def limit_memory() -> None:
     import resource
 
     status = Path("/proc/self/status").read_text()
-    used = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmData"))
-    resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + MEMORY, resource.RLIM_INFINITY))
+    used = next(
+        int(line.split()[1])
+        for line in status.splitlines()
+        if line.startswith("VmData")
+    )
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (1024 * used + MEMORY, resource.RLIM_INFINITY)
+    )
 
 
 def outcome(door: str, number: int, folder: Path) -> str:
@@ -72,12 +78,16 @@ def main() -> int:
     """Run many inputs of all doors in turn, and count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=12_000, help="in all")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first input")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the number of the first input"
+    )
     parser.add_argument("--door", choices=DOORS, help="this one only")
     parser.add_argument("--only", type=int, help="this input only, and its traceback")
     chosen = parser.parse_args()
     # imports of torch and transformers are on no input's clock: on a busy machine they take long
-    FairTPTClassifier("miniature", ["cat", "dog"]).predict(miniature.BIRDS.draw(1)[0].image)
+    FairTPTClassifier("miniature", ["cat", "dog"]).predict(
+        miniature.BIRDS.draw(1)[0].image
+    )
     doors = [chosen.door] if chosen.door else list(DOORS)
     counts: dict[str, Counter[str]] = {door: Counter() for door in doors}
     failures: dict[str, str] = {}
@@ -89,7 +99,12 @@ def main() -> int:
         for number in numbers:
             for door in doors:
                 if sys.stderr.isatty():
-                    print(f"{door} {number}".ljust(40), end="\r", file=sys.stderr, flush=True)
+                    print(
+                        f"{door} {number}".ljust(40),
+                        end="\r",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 start = time.process_time()
                 try:
                     found = outcome(door, number, Path(folder))
@@ -102,12 +117,17 @@ def main() -> int:
                     if chosen.only is not None:
                         traceback.print_exc()
                 counts[door][found] += 1
-                slowest = max(slowest, (time.process_time() - start, f"{door} {number}"))
+                slowest = max(
+                    slowest, (time.process_time() - start, f"{door} {number}")
+                )
             if not limited:  # the first round has made models and samples
                 limit_memory()
                 limited = True
     for door, counted in counts.items():
-        print(f"{door:22}", ", ".join(f"{n} x {what}" for what, n in sorted(counted.items())))
+        print(
+            f"{door:22}",
+            ", ".join(f"{n} x {what}" for what, n in sorted(counted.items())),
+        )
     total = sum(sum(counted.values()) for counted in counts.values())
     print(f"{total} inputs; slowest {slowest[0]:.1f} s of CPU ({slowest[1]})")
     for what, example in failures.items():

@@ -15,7 +15,21 @@ NASTY = (
     "-inf", "1e999", "-1", "0", "1", "2.5", "1e38", "1e-30", "9" * 400, "None", "true", "null",
     "[" * 2000, "a" * 5000, "a " * 300,
 )  # fmt: skip
-NUMBERS = (0, 1, -1, 127, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    127,
+    255,
+    256,
+    65535,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**63 - 1,
+    2**64,
+)
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**63, 10**30, 1e308, -0.0, "", "x", "<script>", "\udce9", [], {}, [[]],
     {"a": 1}, [None, 1], "=1", [1] * 50,
@@ -42,7 +56,9 @@ def mutated(random: Random, data: bytes, others: list[bytes]) -> bytes:
         elif kind == 2:
             del content[place : place + length]
         elif kind == 3:
-            content[place:place] = content[place : place + length] * random.randint(1, 4)
+            content[place:place] = content[place : place + length] * random.randint(
+                1, 4
+            )
         elif kind == 4:
             content[place:place] = random.randbytes(length)
         elif kind == 5 and random.random() < 0.3:
@@ -72,7 +88,9 @@ def mutated_text(random: Random, text: str) -> str:
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         begin = random.randrange(len(text) + 1)
         end = min(len(text), begin + random.choice((0, 1, 3, 20)))
-        piece = random.choice((random.choice(NASTY), text[begin:end] * 2, "", text[::-1][:5]))
+        piece = random.choice(
+            (random.choice(NASTY), text[begin:end] * 2, "", text[::-1][:5])
+        )
         text = text[:begin] + piece + text[end:]
     return text
 
@@ -83,11 +101,17 @@ def mutated_json(random: Random, value: Any) -> Any:
     for _ in range(random.randint(1, 3)):
         inside = value
         while True:
-            keys = list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+            keys = (
+                list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+            )
             if not keys:
                 break
             key = random.choice(keys)
-            if isinstance(inside[key], dict | list) and inside[key] and random.random() < 0.8:
+            if (
+                isinstance(inside[key], dict | list)
+                and inside[key]
+                and random.random() < 0.8
+            ):
                 inside = inside[key]
                 continue
             kind = random.randrange(5)

@@ -13,7 +13,9 @@ INPUTS = 25
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_outcome_is_an_answer_a_refusal_or_a_reason(door: str, tmp_path: Path) -> None:
+def test_every_outcome_is_an_answer_a_refusal_or_a_reason(
+    door: str, tmp_path: Path
+) -> None:
     found = Counter(outcome(door, number, tmp_path) for number in range(INPUTS))
     assert found.total() == INPUTS
     assert set(found) <= {"answer", "FairTTAError", "row with a reason"}

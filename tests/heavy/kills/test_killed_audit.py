@@ -65,7 +65,9 @@ def wait_for_rows(process: subprocess.Popen[str], out: Path, count: int) -> None
 def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]
     out, labels = many / "out", many / "labels.csv"
-    labels.write_text("".join(labels.read_text().splitlines(keepends=True)[: 1 + COUNT]))
+    labels.write_text(
+        "".join(labels.read_text().splitlines(keepends=True)[: 1 + COUNT])
+    )
     process = run(4, *arguments)
     wait_for_rows(process, out, 4)
     process.send_signal(signal.SIGKILL)
@@ -81,7 +83,12 @@ def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     assert "Traceback" not in stderr
     assert finished < count_rows(out) < 2 * COUNT
     # all in processes alike, so that rows have the same bits
-    whole = [*audit_arguments(many, tiny_model, "whole"), *ADAPTERS, "--batch-size", "2"]
+    whole = [
+        *audit_arguments(many, tiny_model, "whole"),
+        *ADAPTERS,
+        "--batch-size",
+        "2",
+    ]
     for process in (run(2 * COUNT + 1, *arguments), run(2 * COUNT + 1, *whole)):
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr

@@ -45,7 +45,12 @@ def is_there(process: int) -> bool:
 def test_workers_end_with_a_killed_driver(tiny_model: str, tmp_path: Path) -> None:
     picture(0).save(tmp_path / "a.png")
     (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, str(tmp_path / "driver.py"), tiny_model, str(tmp_path / "a.png")]
+    command = [
+        sys.executable,
+        str(tmp_path / "driver.py"),
+        tiny_model,
+        str(tmp_path / "a.png"),
+    ]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     workers = [int(word) for word in driver.stdout.readline().split()]

@@ -65,7 +65,8 @@ OTHERS: dict[str, Any] = {
     "FairTPT super-TS": FairTPT(loss=SuperTSLoss()),
     "FairTPTMO two steps": FairTPTMO(steps=2),
     "FairTPT >> OrthCali": FairTPT() >> OrthCali(lam=0),
-    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss()) >> AssociationCorrection(),
+    "super-TS >> AssociationCorrection": FairTPT(loss=SuperTSLoss())
+    >> AssociationCorrection(),
     "FairTPTMO separate": FairTPTMO(loss=SLoss(separate=True)),
     "FairTPT >> OrthCali calibrated": FairTPT() >> OrthCali(lam=10),
     "FairTPT >> OrthCali default": FairTPT() >> OrthCali(),
@@ -85,7 +86,9 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
         count = 60 if adapter.needs.class_labels else 12
         images = [picture(100 + i % 12) for i in range(count)]
         classes = [TARGETS[i % len(TARGETS)] for i in range(count)]
-        values = {name: [v[i % len(v)] for i in range(count)] for name, v in SENSITIVE.items()}
+        values = {
+            name: [v[i % len(v)] for i in range(count)] for name, v in SENSITIVE.items()
+        }
         clf.fit(
             images,
             classes if adapter.needs.class_labels else None,
@@ -94,7 +97,9 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     return clf
 
 
-def assert_same(here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME) -> None:
+def assert_same(
+    here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME
+) -> None:
     for one, two in zip(here, there, strict=True):
         assert one.label == two.label
         assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)
@@ -168,7 +173,9 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
         there = combine(upgrad, gradients.to(device)).squeeze(1)
     assert traffic.to_host <= 1, traffic.names
     error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
-    assert error[10:20].max() < 1e-3, "a direction that two opposed ones allow is hard to find"
+    assert error[10:20].max() < 1e-3, (
+        "a direction that two opposed ones allow is hard to find"
+    )
     # Two that are 0.02 apart: a rounding of 6e-8 counts 1 / 0.02**2 times, which is 1.5e-4.
     assert error[20:30].max() < 3e-4, "nearly equal ones"
     assert error[:10].max() < 1e-5 > error[30:].max()

@@ -38,7 +38,11 @@ def both(pair: Pair, **more: Any) -> tuple[FairTPTClassifier, FairTPTClassifier]
     settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
     here, there = (
         FairTPTClassifier(
-            backend, ["cat", "dog"], NAMES, "a photo of a {sensitive} {target}.", **settings
+            backend,
+            ["cat", "dog"],
+            NAMES,
+            "a photo of a {sensitive} {target}.",
+            **settings,
         )
         for backend in (pair.cpu, pair.there)
     )
@@ -56,20 +60,31 @@ def test_models(pairs: dict[str, Pair], model: str, adapter: Any) -> None:
 
 
 def test_examine(pairs: dict[str, Pair]) -> None:
-    methods: dict[str, Adapter] = {"correction": AssociationCorrection(), "zero-shot": ZeroShot()}
+    methods: dict[str, Adapter] = {
+        "correction": AssociationCorrection(),
+        "zero-shot": ZeroShot(),
+    }
     here, there = (clf.examine(PICTURES, methods) for clf in both(pairs["CLIP"]))
     for one, two in zip(here.document.adapters, there.document.adapters, strict=True):
         assert one.changed == two.changed
     assert list(here.document.attributes) == list(there.document.attributes)
     for attribute, perceived in here.document.attributes.items():
         other = there.document.attributes[attribute]
-        assert other.pseudo_eod.value == pytest.approx(perceived.pseudo_eod.value, abs=1e-4)
+        assert other.pseudo_eod.value == pytest.approx(
+            perceived.pseudo_eod.value, abs=1e-4
+        )
 
 
 def test_audit(pairs: dict[str, Pair]) -> None:
     here, there = (clf.audit(PICTURES, LABELS, GROUPS) for clf in both(pairs["CLIP"]))
-    for one, two in zip(here.document.runs[0].groups, there.document.runs[0].groups, strict=True):
-        assert (two.sensitive, two.n, two.correct) == (one.sensitive, one.n, one.correct)
+    for one, two in zip(
+        here.document.runs[0].groups, there.document.runs[0].groups, strict=True
+    ):
+        assert (two.sensitive, two.n, two.correct) == (
+            one.sensitive,
+            one.n,
+            one.correct,
+        )
 
 
 def test_associations(pairs: dict[str, Pair]) -> None:
@@ -92,4 +107,6 @@ def test_fitted_on_the_cpu_and_used_on_the_device(pairs: dict[str, Pair]) -> Non
     method = fit_on(LogitBalance(), here, PICTURES)
     expected = here.with_adapter(method).predict_proba(PICTURES)
     found = there.with_adapter(method).predict_proba(PICTURES)
-    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        torch.tensor(found), torch.tensor(expected), rtol=0, atol=1e-4
+    )

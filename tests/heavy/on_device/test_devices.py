@@ -17,7 +17,16 @@ FOLDER = Path(__file__).parent
 @pytest.mark.slow
 def test_on_a_second_device() -> None:
     files = sorted(str(path) for path in FOLDER.glob("*_on_device.py"))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        *files,
+    ]
     environment = {**os.environ, "FAIR_TTA_TEST_DEVICE": devices.NAME}
     run = subprocess.run(
         command, env=environment, cwd=FOLDER.parents[2], capture_output=True, text=True

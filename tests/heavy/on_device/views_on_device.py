@@ -19,7 +19,9 @@ from fair_tta.images._views import content_generator
 
 pytest_plugins = ("device_models",)
 
-PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40), (90, 20)])]
+PICTURES = [
+    picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40), (90, 20)])
+]
 SIZE = (32, 24)
 
 
@@ -40,23 +42,31 @@ def test_the_cpus_views(device: torch.device, views: Any) -> None:
 def test_the_cpus_answers(pairs: dict[str, Pair], model: str, adapter: Any) -> None:
     pair = pairs[model]
     here, there = (
-        FairTPTClassifier(backend, ["cat", "dog"], adapter=adapter, views=AugMix(16), scale=30.0)
+        FairTPTClassifier(
+            backend, ["cat", "dog"], adapter=adapter, views=AugMix(16), scale=30.0
+        )
         for backend in (pair.cpu, pair.there)
     )
     difference = here.predict_proba(PICTURES) - there.predict_proba(PICTURES)
     assert np.abs(difference).max() < 1e-3
 
 
-def test_every_picture_is_sent_once_as_it_is(pairs: dict[str, Pair], device: torch.device) -> None:
+def test_every_picture_is_sent_once_as_it_is(
+    pairs: dict[str, Pair], device: torch.device
+) -> None:
     pictures = [picture(i, (200, 150)) for i in range(16)]
-    clf = FairTPTClassifier(pairs["CLIP"].there, ["cat", "dog"], adapter=Zero(), views=AugMix(16))
+    clf = FairTPTClassifier(
+        pairs["CLIP"].there, ["cat", "dog"], adapter=Zero(), views=AugMix(16)
+    )
     clf.predict(pictures[:1])
     clf._vision.forget()
     with devices.Traffic(device) as traffic:
         clf.predict(pictures)
     own = 200 * 150 * 3
     first = 32 * 32 * 3 * 4  # view 0 as the model's own preprocessing makes it
-    recipes = 15 * (4 * (5 + 4) + 9 * (8 + 24))  # boxes, weights, rows and numbers of operations
+    recipes = 15 * (
+        4 * (5 + 4) + 9 * (8 + 24)
+    )  # boxes, weights, rows and numbers of operations
     assert 16 * (own + first) <= traffic.uploaded <= 16 * (own + first + recipes) + 1000
 
 
@@ -70,7 +80,9 @@ def test_one_view_is_all_that_goes_there_without_views(
     assert traffic.uploaded == 16 * 32 * 32 * 3 * 4
 
 
-def test_pictures_may_be_preprocessed_there(pairs: dict[str, Pair], device: torch.device) -> None:
+def test_pictures_may_be_preprocessed_there(
+    pairs: dict[str, Pair], device: torch.device
+) -> None:
     own: Any = pairs["CLIP"].there
     there = copy.copy(own)
     there.preprocess = lambda images: own.preprocess(images).to(device)
@@ -78,7 +90,9 @@ def test_pictures_may_be_preprocessed_there(pairs: dict[str, Pair], device: torc
         FairTPTClassifier(backend, ["cat", "dog"], adapter=Zero(), views=AugMix(8))
         for backend in (own, there)
     )
-    torch.testing.assert_close(second.encode(PICTURES).cpu(), first.encode(PICTURES).cpu())
+    torch.testing.assert_close(
+        second.encode(PICTURES).cpu(), first.encode(PICTURES).cpu()
+    )
 
 
 def test_views_of_the_cpu_can_be_asked_for(pairs: dict[str, Pair]) -> None:

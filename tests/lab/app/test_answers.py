@@ -21,7 +21,13 @@ from fair_tta.lab.app._answers import (
     fields_of,
     kept_views,
 )
-from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods, sandboxed, why_not
+from fair_tta.lab.app._questions import (
+    Classifiers,
+    Fields,
+    chosen_methods,
+    sandboxed,
+    why_not,
+)
 from fair_tta.lab.runs._reference import fit_on_folder
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BIRDS
@@ -40,14 +46,21 @@ def picture(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
-def test_every_method_answers(birds: FairTPTClassifier, picture: str, tmp_path: Path) -> None:
+def test_every_method_answers(
+    birds: FairTPTClassifier, picture: str, tmp_path: Path
+) -> None:
     draw_folder(tmp_path, BIRDS, 12)
     usable = [name for name in ADAPTERS if not why_not(name)]
     methods = fit_on_folder(birds, chosen_methods(usable), tmp_path).adapters
     html = answers_html(birds, methods, picture)
     assert re.findall(r'data-method="([^"]+)"', html) == usable
     assert 'role="alert"' not in html
-    for words in ("before", "after", "perceived: background", "a change takes at least"):
+    for words in (
+        "before",
+        "after",
+        "perceived: background",
+        "a change takes at least",
+    ):
         assert words in html
 
 
@@ -62,7 +75,9 @@ def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) ->
 
 def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> None:
     plain = Classifiers(views=4).of(Fields("water bird, land bird"))
-    html = answers_html(plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture)
+    html = answers_html(
+        plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture
+    )
     assert "FairTPT needs sensitive attribute values" in html
     assert "UMFC has not been fitted" in html
     assert 'data-method="zero-shot"' in html
@@ -70,13 +85,17 @@ def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> 
 
 def test_names_are_text_and_not_markup(picture: str) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    hostile = Classifiers(views=4).of(Fields(f"{evil.replace('=', chr(92) + '=')}\ncat"))
+    hostile = Classifiers(views=4).of(
+        Fields(f"{evil.replace('=', chr(92) + '=')}\ncat")
+    )
     html = answers_html(hostile, chosen_methods(["zero"]), picture)
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
 
 
-def test_what_cannot_be_answered_is_an_error(birds: FairTPTClassifier, tmp_path: Path) -> None:
+def test_what_cannot_be_answered_is_an_error(
+    birds: FairTPTClassifier, tmp_path: Path
+) -> None:
     with pytest.raises(FairTTAError, match="choose at least one method"):
         answers_html(birds, {}, "a.png")
     (tmp_path / "broken.png").write_bytes(b"nonsense")
@@ -94,10 +113,14 @@ def test_kept_views_are_those_with_the_most_certain_answers(
     # an independent way: each view as a picture of its own
     views = AugMix(8)(image, (64, 64), content_generator(image, birds._vision.seed))
     rendered = [np.asarray(image), *views.round().clip(0, 255).astype(np.uint8)]
-    log_p = birds._task.log_probabilities(birds.encode([image]), birds._task.target_features)
+    log_p = birds._task.log_probabilities(
+        birds.encode([image]), birds._task.target_features
+    )
     p = log_p.exp()[0].numpy()
     entropy = -(p * np.log(p)).sum(1)
-    assert [view.place for view in kept] == np.argsort(entropy, kind="stable")[:4].tolist()
+    assert [view.place for view in kept] == np.argsort(entropy, kind="stable")[
+        :4
+    ].tolist()
     for view in kept:
         assert np.array_equal(np.asarray(view.image), rendered[view.place])
         assert view.probability == pytest.approx(p[view.place].max(), abs=1e-6)

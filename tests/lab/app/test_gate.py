@@ -19,7 +19,9 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         count += len(message.get("body", b""))
         more = message.get("more_body", False)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]}
+    )
     await send({"type": "http.response.body", "body": str(count).encode()})
 
 
@@ -48,7 +50,12 @@ def asked(
         headers.append((b"origin", origin.encode()))
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
-    scope: dict[str, Any] = {"type": "http", "path": path, "method": method, "headers": headers}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "path": path,
+        "method": method,
+        "headers": headers,
+    }
     asyncio.run(gate(scope, receive, send))
     return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"])
 
@@ -98,7 +105,9 @@ def test_other_hosts_are_refused(host: str, gate: Gate, tmp_path: Path) -> None:
     assert asked(gate, "/", host="localhost:1")[0] == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:7860"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:7860"]
+)
 def test_pages_of_others_cannot_send_anything(origin: str, gate: Gate) -> None:
     refused = asked(gate, "/gradio_api/upload", method="POST", origin=origin)
     assert refused[:2] == (403, b"This app answers its own page only.")
@@ -107,7 +116,10 @@ def test_pages_of_others_cannot_send_anything(origin: str, gate: Gate) -> None:
 
 def test_uploads_end_where_the_room_does(gate: Gate, tmp_path: Path) -> None:
     upload = "/gradio_api/upload"
-    assert asked(gate, upload, method="POST", length=100, parts=(b"x" * 60, b"x" * 40))[0] == 200
+    assert (
+        asked(gate, upload, method="POST", length=100, parts=(b"x" * 60, b"x" * 40))[0]
+        == 200
+    )
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"y" * 50)
     assert used_bytes(tmp_path) == 50

@@ -18,14 +18,18 @@ def failing(error: Exception) -> str:
 
 
 def test_errors_of_the_library_are_shown_with_the_names_of_fields() -> None:
-    text = failing(FairTTAError("`targets` should name at least two values (got ['<b>'])."))
+    text = failing(
+        FairTTAError("`targets` should name at least two values (got ['<b>']).")
+    )
     assert text == note("`Classes` should name at least two values (got ['<b>']).")
     assert "<b>" not in text
     assert 'role="alert"' in text
 
 
 def test_folders_of_the_server_are_not_told() -> None:
-    text = failing(FairTTAError("cannot read '/srv/secret/uploads/12ab/my cat.png': damaged"))
+    text = failing(
+        FairTTAError("cannot read '/srv/secret/uploads/12ab/my cat.png': damaged")
+    )
     assert "&#x27;my cat.png&#x27;" in text
     assert "secret" not in text
     assert "uploads" not in text
@@ -36,12 +40,16 @@ def test_folders_of_the_server_are_not_told() -> None:
 
 @pytest.mark.parametrize("folder", ["/srv/secret", r"C:\Users\me\secret"])
 def test_folders_are_not_told_however_paths_are_written(folder: str) -> None:
-    path = ("\\" if "\\" in folder else "/").join((folder, "uploads", "12ab", "my cat.png"))
+    path = ("\\" if "\\" in folder else "/").join(
+        (folder, "uploads", "12ab", "my cat.png")
+    )
     for text in (f"cannot read {path!r}: damaged", f"cannot read '{path}': damaged"):
         assert without_folders(text, folder) == "cannot read 'my cat.png': damaged"
 
 
-def test_an_error_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_ours_is_logged_and_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.ERROR):
         text = failing(ZeroDivisionError("division by zero"))
     assert "Internal error in fair-tta" in text

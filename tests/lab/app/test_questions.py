@@ -54,10 +54,19 @@ def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> N
         (Fields("cat, dog", "day"), "at least two"),
         (Fields("cat, dog", "", "no slots"), "slot"),
         (Fields("a,b,c,d,e,f,g"), "`Classes` should have at most 6 names (got 7)"),
-        (Fields("a, b", "c,d,e,f,g,h,i"), "`What should not matter` should have at most 6 names"),
-        (Fields("a, b", "", "x" * 20_000), "`Sentence` should have at most 10,000 characters"),
+        (
+            Fields("a, b", "c,d,e,f,g,h,i"),
+            "`What should not matter` should have at most 6 names",
+        ),
+        (
+            Fields("a, b", "", "x" * 20_000),
+            "`Sentence` should have at most 10,000 characters",
+        ),
         (Fields("x" * 20_000), "`Classes` should have at most 10,000 characters"),
-        (Fields("a, b", "x" * 20_000), "`What should not matter` should have at most 10,000"),
+        (
+            Fields("a, b", "x" * 20_000),
+            "`What should not matter` should have at most 10,000",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_told(

@@ -45,7 +45,13 @@ class RunningApp(NamedTuple):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     disk, log = tmp_path_factory.mktemp("disk"), tmp_path_factory.mktemp("log") / "log"
-    command = [str(ROOT / "tests" / "helpers" / "quiet_app.py"), "app", "--no-open", "--views", "8"]
+    command = [
+        str(ROOT / "tests" / "helpers" / "quiet_app.py"),
+        "app",
+        "--no-open",
+        "--views",
+        "8",
+    ]
     command += ["--port", str(free_port())]
     environment = {"TMPDIR": str(disk), "HF_HUB_OFFLINE": "1"}
     with running_app(command, log, environment) as (url, process):
@@ -78,7 +84,9 @@ def upload(url: str, *files: tuple[str, bytes]) -> tuple[int, str]:
 def posted(url: str, path: str, length: int) -> socket.socket:
     """The beginning of a request that promises so many bytes."""
     place = urllib.parse.urlsplit(url)
-    connection = socket.create_connection((place.hostname or "", place.port or 0), PATIENCE)
+    connection = socket.create_connection(
+        (place.hostname or "", place.port or 0), PATIENCE
+    )
     lines = [
         f"POST /gradio_api/{path} HTTP/1.1", f"Host: {place.netloc}", f"Content-Length: {length}",
         "Content-Type: multipart/form-data; boundary=c",
@@ -95,7 +103,11 @@ def png_header(width: int, height: int) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + check
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"0" * 99))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(b"0" * 99))
+    )
 
 
 def asked(url: str, path: str, methods: list[str], **more: object) -> str:
@@ -104,8 +116,12 @@ def asked(url: str, path: str, methods: list[str], **more: object) -> str:
     config = json.loads(answer(f"{url}config")[1])
     place = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 6)
     data = [picture, "cat, dog", "", "", methods, None]
-    body = json.dumps({"data": data, "fn_index": place, "session_hash": "evil"}).encode()
-    status, text = answer(f"{url}gradio_api/queue/join", body, Content_Type="application/json")
+    body = json.dumps(
+        {"data": data, "fn_index": place, "session_hash": "evil"}
+    ).encode()
+    status, text = answer(
+        f"{url}gradio_api/queue/join", body, Content_Type="application/json"
+    )
     if status != 200:
         return text
     return answer(f"{url}gradio_api/queue/data?session_hash=evil")[1]
@@ -127,16 +143,26 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
         status, text = answer(f"{url}gradio_api/file={urllib.parse.quote(path)}")
         assert status in (403, 404), path
         assert "the secret" not in text
-    for path in ("docs", "openapi.json", "monitoring", "gradio_api/info/x", "gradio_api/vibe-code"):
+    for path in (
+        "docs",
+        "openapi.json",
+        "monitoring",
+        "gradio_api/info/x",
+        "gradio_api/vibe-code",
+    ):
         assert answer(f"{url}{path}")[0] == 404, path
     assert answer(url, Host="evil.example")[0] == 421
-    assert answer(f"{url}gradio_api/upload", b"", Origin="http://evil.example")[0] == 403
+    assert (
+        answer(f"{url}gradio_api/upload", b"", Origin="http://evil.example")[0] == 403
+    )
 
     # Uploads: names lead nowhere, large and many are refused.
     status, text = upload(url, ("../../../../evil.png", b"x"), ("<b>.png", b"y"))
     assert status == 200
     (uploads,) = running.disk.glob("fair-tta-app-*/uploads")
-    assert all(Path(path).resolve().is_relative_to(uploads) for path in json.loads(text))
+    assert all(
+        Path(path).resolve().is_relative_to(uploads) for path in json.loads(text)
+    )
     assert upload(url, ("large.png", b"x" * (20 * 2**20 + 1)))[0] == 413
     assert upload(url, *[(f"{i}.png", b"x") for i in range(10_000)])[0] == 400
 
@@ -144,16 +170,27 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     with posted(url, "upload", 3_000_000) as connection:
         head = '--c\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
         connection.sendall(head.encode() + b"x" * 2_000_000)
-        waited(lambda: any(path.is_file() for path in uploads.iterdir()) or None, "it comes")
-    waited(lambda: not any(path.is_file() for path in uploads.iterdir()) or None, "it goes")
+        waited(
+            lambda: any(path.is_file() for path in uploads.iterdir()) or None,
+            "it comes",
+        )
+    waited(
+        lambda: not any(path.is_file() for path in uploads.iterdir()) or None, "it goes"
+    )
     with posted(url, "queue/join", 150 * 2**20) as connection:
         assert connection.recv(12) == b"HTTP/1.1 413"
 
     # What is uploaded never becomes a page of this host, and no picture takes the memory.
     page, bomb = json.loads(
-        upload(url, ("x.html", b"<script>1</script>"), ("x.png", png_header(60_000, 60_000)))[1]
+        upload(
+            url,
+            ("x.html", b"<script>1</script>"),
+            ("x.png", png_header(60_000, 60_000)),
+        )[1]
     )
-    with urllib.request.urlopen(f"{url}gradio_api/file={page}", timeout=PATIENCE) as found:
+    with urllib.request.urlopen(
+        f"{url}gradio_api/file={page}", timeout=PATIENCE
+    ) as found:
         assert found.headers["content-type"] == "application/octet-stream"
         assert found.headers["content-disposition"].startswith("attachment")
     assert "exceeds limit of 178956970 pixels" in asked(url, bomb, ["zero"])
@@ -187,11 +224,15 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
         _examine(page, [Path(path) for path in paths], broken)
         _audit(page, [Path(path) for path in paths], Path(labels))
         page.open(400)
-        assert driver.execute_script("return document.documentElement.scrollWidth") <= 400
+        assert (
+            driver.execute_script("return document.documentElement.scrollWidth") <= 400
+        )
         strange = [
             asked
             for asked in page.requests()
-            if not asked.startswith((running.url, "data:", "blob:", "chrome:", "about:"))
+            if not asked.startswith(
+                (running.url, "data:", "blob:", "chrome:", "about:")
+            )
         ]
         assert strange == []
     _ended(running)
@@ -229,9 +270,13 @@ def _try(page: AppPage, picture: Path, broken: Path) -> None:
 
     page.write(".fair-tta-classes", "<script>alert(1)</script>\n<b>dog</b>")
     page.press(".fair-tta-run")
-    page.until(lambda: "<b>dog</b>" in page.find(".fair-tta-result").text, "names as they are")
+    page.until(
+        lambda: "<b>dog</b>" in page.find(".fair-tta-result").text, "names as they are"
+    )
     assert (
-        page.driver.execute_script("return document.querySelectorAll('.fair-tta-answers b').length")
+        page.driver.execute_script(
+            "return document.querySelectorAll('.fair-tta-answers b').length"
+        )
         == 0
     )
 
@@ -264,15 +309,21 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     page.press(".fair-tta-run")
     assert "there is no CSV file yet" in page.result("[role=alert]").text
     page.upload(".fair-tta-csv", labels)
-    page.until(lambda: page.find(".fair-tta-target input").get_attribute("value") == "class", "it")
-    assert "background" in page.find(".fair-tta-attributes").text  # the only one that is left
+    page.until(
+        lambda: page.find(".fair-tta-target input").get_attribute("value") == "class",
+        "it",
+    )
+    assert (
+        "background" in page.find(".fair-tta-attributes").text
+    )  # the only one that is left
     page.press(".fair-tta-run")
     text = page.inside(page.result("iframe"))
     assert "12 images" in text
     assert "water bird / land" in text
     found = page.find(".fair-tta-downloads").text.replace("\n", "")
     assert all(
-        name in found for name in ("report.html", "audit.json", "card.md", "predictions.csv")
+        name in found
+        for name in ("report.html", "audit.json", "card.md", "predictions.csv")
     )
     assert "problems.csv" not in found
     page.choose(".fair-tta-methods", "bend-vlm")
@@ -308,7 +359,9 @@ def test_the_space_starts_with_a_model_of_its_own(tmp_path: Path) -> None:
     command = [str(ROOT / "tests" / "helpers" / "quiet_app.py"), str(space / "app.py")]
     log = tmp_path / "log"
     with running_app(command, log, environment) as (url, process):
-        status, text = answer(url.replace("0.0.0.0", "127.0.0.1"), Host="me-fair-tta.hf.space")
+        status, text = answer(
+            url.replace("0.0.0.0", "127.0.0.1"), Host="me-fair-tta.hf.space"
+        )
         assert status == 200
         assert "at most 200, 5 MB each" in text
         assert "tiny-clip" in text

@@ -76,9 +76,13 @@ class TakenPort:
 
 
 @pytest.mark.slow
-def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(tmp_path: Path) -> None:
+def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(
+    tmp_path: Path,
+) -> None:
     blocks = TakenPort()
-    with pytest.raises(FairTTAError, match=r"`port` should be free \(got 1\): choose another"):
+    with pytest.raises(
+        FairTTAError, match=r"`port` should be free \(got 1\): choose another"
+    ):
         serving.launch(blocks, tmp_path, UploadLimits(file_bytes=7), port=1)
     asked = blocks.options
     assert asked["server_name"] == "127.0.0.1"
@@ -95,7 +99,9 @@ def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(tmp_p
         assert asked[quiet] is False
 
 
-def test_without_gradio_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradio_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gradio", None)
     result = CliRunner().invoke(app, ["app", "--no-open"])
     assert result.exit_code == 3
@@ -109,7 +115,9 @@ def test_nothing_imports_gradio_before_the_app_is_built() -> None:
         "import sys, fair_tta, fair_tta.lab.app, fair_tta.lab.app._page, fair_tta.lab.cli\n"
         "print('gradio' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "False\n"
 
 
@@ -137,7 +145,9 @@ def test_it_ends_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_stoppable", stoppable)
     monkeypatch.setattr(serving, "require", lambda *_: None)
     monkeypatch.setattr(serving, "launch", lambda *_: "http://here")
-    monkeypatch.setattr("fair_tta.lab.app._page.build_interface", lambda *_, **__: QuietBlocks())
+    monkeypatch.setattr(
+        "fair_tta.lab.app._page.build_interface", lambda *_, **__: QuietBlocks()
+    )
     addresses: list[str] = []
     serving.serve(views=2, ready=addresses.append)
     assert addresses == ["http://here"]
@@ -247,7 +257,9 @@ def test_an_address_in_place_of_an_upload_is_not_fetched() -> None:
      ("127.0.0.2", True), ("0.0.0.0", False), ("::", False), ("192.168.0.1", False),
      ("localhost.example", False), ("", False)],
 )  # fmt: skip
-def test_names_of_this_machine_are_local(host: str, is_local: bool, tmp_path: Path) -> None:
+def test_names_of_this_machine_are_local(
+    host: str, is_local: bool, tmp_path: Path
+) -> None:
     blocks = TakenPort()
     with pytest.raises(FairTTAError, match="`port` should be free"):
         serving.launch(blocks, tmp_path, UploadLimits(), host)
@@ -276,7 +288,12 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
     assert context.uploaded(None) == []
     assert context.uploaded(one) == [(one.path, "a&b.png")]
     assert context.uploaded(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
-    for path in ("/etc/passwd", f"{folder}/../../x.png", f"{folder}/link.png", "http://x/a.png"):
+    for path in (
+        "/etc/passwd",
+        f"{folder}/../../x.png",
+        f"{folder}/link.png",
+        "http://x/a.png",
+    ):
         evil = SimpleNamespace(path=path, orig_name="a.png")
         with pytest.raises(Refused, match="This was not uploaded"):
             context.uploaded(SimpleNamespace(root=[one, evil]))
@@ -293,7 +310,9 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
         ([], (None, None, [])),
     ],
 )
-def test_columns_are_guessed_where_one_is_left(columns: list[str], found: object) -> None:
+def test_columns_are_guessed_where_one_is_left(
+    columns: list[str], found: object
+) -> None:
     assert guessed(columns) == found
 
 

@@ -13,12 +13,20 @@ from fair_tta.auditing import Audit, Examination
 from fair_tta.datasets import Labels
 from fair_tta.lab.app._answers import draw_folder, fields_of
 from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
-from fair_tta.lab.app._uploads import UploadedFile, audit_uploads, examine_uploads, staged_reference
+from fair_tta.lab.app._uploads import (
+    UploadedFile,
+    audit_uploads,
+    examine_uploads,
+    staged_reference,
+)
 from fair_tta.miniature import BADGES, BIRDS
 
 
 def labels(
-    out: Path, file: str, target: str = "class", sensitive: tuple[str, ...] = ("background",)
+    out: Path,
+    file: str,
+    target: str = "class",
+    sensitive: tuple[str, ...] = ("background",),
 ) -> Labels:
     return Labels(out / "images", Path(file), target, sensitive)
 
@@ -53,9 +61,13 @@ def test_an_examination_is_that_of_the_classifier(
         progress=lambda done, total: told.append((done, total)),
     )
     found = Examination.load(document).document
-    other = classifier.examine([f.path for f in drawn[0]], {"orthcali": methods["orthcali"]})
+    other = classifier.examine(
+        [f.path for f in drawn[0]], {"orthcali": methods["orthcali"]}
+    )
     assert found.attributes == other.document.attributes
-    assert [a.changed for a in found.adapters] == [a.changed for a in other.document.adapters]
+    assert [a.changed for a in found.adapters] == [
+        a.changed for a in other.document.adapters
+    ]
     assert found.warnings[0] == "A note."
     assert told[-1] == (12, 12)
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
@@ -83,14 +95,22 @@ def test_uploads_that_are_deleted_meanwhile_are_examined(
 def test_methods_are_fitted_on_uploaded_images(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    classifier, methods = classifiers.of(fields_of(BIRDS)), chosen_methods(["logit-balance"])
+    classifier, methods = (
+        classifiers.of(fields_of(BIRDS)),
+        chosen_methods(["logit-balance"]),
+    )
     files, reference = drawn[0][:6], drawn[0][6:]
     assert staged_reference(methods, [], tmp_path / "none") is None
-    assert staged_reference(chosen_methods(["zero-shot"]), reference, tmp_path / "none") is None
+    assert (
+        staged_reference(chosen_methods(["zero-shot"]), reference, tmp_path / "none")
+        is None
+    )
     folder = staged_reference(methods, reference, tmp_path)
     assert folder is not None
     assert len(list(folder.iterdir())) == 6
-    page, _ = examine_uploads(classifier, methods, files, tmp_path / "out", reference=reference)
+    page, _ = examine_uploads(
+        classifier, methods, files, tmp_path / "out", reference=reference
+    )
     assert "fitted on 6 images" in page.read_text("utf-8")
     with pytest.raises(FairTTAError, match="has 6 of the images to be classified"):
         examine_uploads(classifier, methods, files, tmp_path / "same", reference=files)
@@ -110,14 +130,20 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     listed = problems.read_text("utf-8")
     assert listed.count("b_.png': not one of JPEG, PNG") == 7
     assert str(tmp_path) not in listed + text
-    page, *_ = examine_uploads(classifier, {}, files, tmp_path / "shown", embed_images=True)
+    page, *_ = examine_uploads(
+        classifier, {}, files, tmp_path / "shown", embed_images=True
+    )
     assert "and 2 more." in page.read_text("utf-8")
     assert "<b>0" not in page.read_text("utf-8")
     with pytest.raises(FairTTAError, match="no image could be used: cannot read"):
-        examine_uploads(classifiers.of(fields_of(BIRDS)), {}, files[-1:], tmp_path / "none")
+        examine_uploads(
+            classifiers.of(fields_of(BIRDS)), {}, files[-1:], tmp_path / "none"
+        )
 
 
-def test_an_examination_needs_an_attribute(classifiers: Classifiers, tmp_path: Path) -> None:
+def test_an_examination_needs_an_attribute(
+    classifiers: Classifiers, tmp_path: Path
+) -> None:
     with pytest.raises(FairTTAError, match="`sensitive` should name at least two"):
         examine_uploads(classifiers.of(Fields("cat, dog")), {}, [], tmp_path / "out")
 
@@ -135,7 +161,12 @@ def test_an_audit_has_the_figures_of_an_audit(
         tmp_path / "out",
         notes=["A note."],
     )
-    names = ["report.html", "audit.json", "card.md", "predictions.csv"]  # no problems, no file
+    names = [
+        "report.html",
+        "audit.json",
+        "card.md",
+        "predictions.csv",
+    ]  # no problems, no file
     assert [file.name for file in files] == names
     assert "<img" not in files[0].read_text("utf-8")
     audit = Audit.load(files[1])
@@ -152,7 +183,9 @@ def test_an_audit_has_the_figures_of_an_audit(
     assert "A note." in files[0].read_text("utf-8")
 
 
-def test_drawn_images_are_enough_for_a_verdict(classifiers: Classifiers, tmp_path: Path) -> None:
+def test_drawn_images_are_enough_for_a_verdict(
+    classifiers: Classifiers, tmp_path: Path
+) -> None:
     paths, file = draw_folder(tmp_path / "drawn")
     files = audit_uploads(
         classifiers,
@@ -183,7 +216,9 @@ def test_labels_are_used_by_methods_that_need_them_and_images_shown_if_asked(
         tmp_path / "out",
         embed_images=True,
     )
-    assert [run.name for run in Audit.load(files[1]).document.runs][1] == "balanced-head"
+    assert [run.name for run in Audit.load(files[1]).document.runs][
+        1
+    ] == "balanced-head"
     assert "<img" in files[0].read_text("utf-8")
 
 
@@ -202,12 +237,22 @@ def test_a_run_ends_where_its_progress_is_told_to_stop(
     methods = chosen_methods(["zero-shot"])
     with pytest.raises(Cancelled):
         examine_uploads(
-            classifiers.of(fields_of(BIRDS)), {}, drawn[0], tmp_path / "a", progress=stop
+            classifiers.of(fields_of(BIRDS)),
+            {},
+            drawn[0],
+            tmp_path / "a",
+            progress=stop,
         )
     found = labels(tmp_path / "b", drawn[1])
     with pytest.raises(Cancelled):
         audit_uploads(
-            classifiers, methods, drawn[0], found, Fields(""), tmp_path / "b", progress=stop
+            classifiers,
+            methods,
+            drawn[0],
+            found,
+            Fields(""),
+            tmp_path / "b",
+            progress=stop,
         )
     assert not (tmp_path / "a" / "images").exists()
     assert not (tmp_path / "b" / "images").exists()

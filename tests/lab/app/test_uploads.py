@@ -62,22 +62,38 @@ def uploads(folder: Path, *names: str) -> list[UploadedFile]:
 
 
 def test_uploads_stay_in_the_folder_they_are_staged_in(tmp_path: Path) -> None:
-    files = uploads(tmp_path / "up", "../../evil.png", "b/1.png", "c/1.PNG", "/etc/x.png")
+    files = uploads(
+        tmp_path / "up", "../../evil.png", "b/1.png", "c/1.PNG", "/etc/x.png"
+    )
     staged = stage(files, tmp_path / "in" / "here")
     assert sorted(staged) == ["1.png", "2-1.PNG", "evil.png", "x.png"]
-    assert sorted(p.name for p in (tmp_path / "in" / "here").iterdir()) == sorted(staged)
+    assert sorted(p.name for p in (tmp_path / "in" / "here").iterdir()) == sorted(
+        staged
+    )
     for name, file in staged.items():
         assert (tmp_path / "in" / "here" / name).read_text() == Path(file.path).name
     assert {p.name for p in tmp_path.iterdir()} == {"up", "in"}
 
 
 def test_no_upload_takes_the_place_of_another(tmp_path: Path) -> None:
-    names = ["a.jpg", "2-a.jpg", "a.jpg", "A.JPG", "3-a.jpg", "fr\u00fch.jpg", "fru\u0308h.jpg"]
+    names = [
+        "a.jpg",
+        "2-a.jpg",
+        "a.jpg",
+        "A.JPG",
+        "3-a.jpg",
+        "fr\u00fch.jpg",
+        "fru\u0308h.jpg",
+    ]
     files = uploads(tmp_path / "up", *names, *["a.jpg"] * 3)
     staged = stage(files, tmp_path / "in")
     assert len(staged) == 10
     for place, (name, file) in enumerate(staged.items()):
-        assert (tmp_path / "in" / name).read_text() == Path(file.path).read_text() == str(place)
+        assert (
+            (tmp_path / "in" / name).read_text()
+            == Path(file.path).read_text()
+            == str(place)
+        )
     assert list(staged)[:3] == ["a.jpg", "2-a.jpg", "2-2-a.jpg"]
 
 
@@ -106,10 +122,15 @@ def test_on_another_disk_uploads_are_copied(
 def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) -> None:
     deep = "a/" * 60_000
     tracemalloc.start()
-    found = read(tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png"))
+    found = read(
+        tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png")
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found == ["images without a row: 1 ('2.png'); rows without an image: 0", "1.png"]
+    assert found == [
+        "images without a row: 1 ('2.png'); rows without an image: 0",
+        "1.png",
+    ]
     assert peak < 20 * 2**20
 
 
@@ -119,7 +140,9 @@ def test_other_files_of_a_folder_are_not_images() -> None:
     assert [file.name for file in found] == ["a.JPG", "b.webp"]
 
 
-def read(tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None) -> list[str]:
+def read(
+    tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None
+) -> list[str]:
     """The name of each row's upload, or what is wrong with the row."""
     file, folder = tmp_path / "given.csv", tmp_path / "in"
     file.write_text(text, "utf-8")
@@ -134,7 +157,9 @@ def read(tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = 
             assert row.path.is_file()
             found.append(row.key)
     of_rows = [
-        row for row in values.records() if getattr(row, "kind", None) is not ProblemKind.UNPAIRED
+        row
+        for row in values.records()
+        if getattr(row, "kind", None) is not ProblemKind.UNPAIRED
     ]
     assert values.rows == len(of_rows)
     return found
@@ -178,7 +203,9 @@ def test_uploads_of_the_same_name_are_not_told_apart(tmp_path: Path) -> None:
 
 def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
     text = "photo,class,place\nno name of an image,cat,home\n"
-    with pytest.raises(DatasetError, match=re.escape("has no column of paths that is known")):
+    with pytest.raises(
+        DatasetError, match=re.escape("has no column of paths that is known")
+    ):
         read(tmp_path, text, ("1.png",))
     (tmp_path / "again").mkdir()
     text = text.replace("no name of an image", "1.png")
@@ -190,7 +217,9 @@ def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
-    file.write_text(separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n")
+    file.write_text(
+        separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n"
+    )
     assert header(file, UploadLimits()) == ["Class", "File"]
     assert known_path_column(header(file, UploadLimits())) == "File"
     assert known_path_column(["class"]) is None

@@ -54,7 +54,9 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
     wanted = compare(
         [
-            clf.with_adapter(adapter).audit([picture(i) for i in USABLE], labels, places, name=name)
+            clf.with_adapter(adapter).audit(
+                [picture(i) for i in USABLE], labels, places, name=name
+            )
             for name, adapter in (
                 ("zero-shot", ZeroShot()),
                 ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
@@ -63,10 +65,14 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     )
     found = Audit.load(folder / "out" / "audit.json")
     assert found.document.data == wanted.document.data
-    for mine, theirs in zip(found.to_dict()["runs"], wanted.to_dict()["runs"], strict=True):
+    for mine, theirs in zip(
+        found.to_dict()["runs"], wanted.to_dict()["runs"], strict=True
+    ):
         assert mine["groups"] == approx(theirs["groups"])
         assert mine["metrics"] == approx(theirs["metrics"])
-        assert mine["sensitive_indifference"] == approx(theirs["sensitive_indifference"])
+        assert mine["sensitive_indifference"] == approx(
+            theirs["sensitive_indifference"]
+        )
         assert mine["zero_shot_scores"] == approx(theirs["zero_shot_scores"])
         assert mine["adapter"] == theirs["adapter"]
         assert mine["cost"]["seconds"] > 0
@@ -92,7 +98,10 @@ def approx(value: Any, within: float = 2e-4) -> Any:
     calibration error may enlarge that 31 times. A picture more or less would be 0.1.
     """
     if isinstance(value, dict):
-        return {k: approx(v, 4e-3 if "calibration" in k else within) for k, v in value.items()}
+        return {
+            k: approx(v, 4e-3 if "calibration" in k else within)
+            for k, v in value.items()
+        }
     if isinstance(value, list):
         return [approx(item, within) for item in value]
     return pytest.approx(value, abs=within) if isinstance(value, float) else value
@@ -106,7 +115,9 @@ def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
         ("10", "4.png"), ("11", "2.png"), ("12", "labels.csv line 13 (animal)"), ("3", "2.png"),
         ("7", "broken.png"), ("8", "empty.png"), ("9", "missing.png"),
     ]  # fmt: skip
-    kinds = Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["problems"]
+    kinds = Audit.load(folder / "out" / "audit.json").to_dict()["provenance"][
+        "problems"
+    ]
     assert {kind: found["count"] for kind, found in kinds.items()} == {
         "image came again with other labels": 2,
         "image came again with the same labels (kept once)": 1,
@@ -115,17 +126,30 @@ def test_problems_are_listed(folder: Path, tiny_model: str) -> None:
         "value is missing": 1,
         "image cannot be read": 1,
     }
-    assert "7 rows were left out, 1 of them because the image is counted already:" in out.stdout
+    assert (
+        "7 rows were left out, 1 of them because the image is counted already:"
+        in out.stdout
+    )
     assert "1 x image file is missing: missing.png" in out.stdout
-    assert "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'" in out.stderr
+    assert (
+        "Prompts, targets: 'a photo of a cat.', 'a photo of a dog, black.'"
+        in out.stderr
+    )
 
 
 def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> None:
     (many / "pics" / "7.png").rename(many / "pics" / "ä.png")
     labels = many / "labels.csv"
-    labels.write_bytes(labels.read_text("utf-8").replace("\n7.png", "\nä.png").encode("cp1252"))
-    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--progress")
-    assert "No row was left out, but:\n  1 x file is not UTF-8 and was read as" in out.stdout
+    labels.write_bytes(
+        labels.read_text("utf-8").replace("\n7.png", "\nä.png").encode("cp1252")
+    )
+    out = call(
+        *audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--progress"
+    )
+    assert (
+        "No row was left out, but:\n  1 x file is not UTF-8 and was read as"
+        in out.stdout
+    )
     assert "24 of 24 rows" in out.stderr
     (problem,) = table_of(many / "out" / "problems.csv")
     assert (problem["row"], problem["what"]) == ("", "labels.csv")
@@ -133,9 +157,13 @@ def test_what_is_about_the_label_file_is_no_row(many: Path, tiny_model: str) -> 
     assert rows == [str(i) for i in range(1, 25)]
 
 
-def test_a_limit_counts_rows_and_not_what_is_about_the_file(many: Path, tiny_model: str) -> None:
+def test_a_limit_counts_rows_and_not_what_is_about_the_file(
+    many: Path, tiny_model: str
+) -> None:
     labels = many / "labels.csv"
-    labels.write_bytes(labels.read_bytes().replace(b"water", b"w\xe4ter"))  # Windows-1252
+    labels.write_bytes(
+        labels.read_bytes().replace(b"water", b"w\xe4ter")
+    )  # Windows-1252
     names = ["--rename", "place: wäter=water", "--adapters", "zero-shot"]
     for more, count in ((["--limit", "1"], 1), (["--limit", "6", "--sample", "4"], 4)):
         call(*audit_arguments(many, tiny_model), *names, *more)
@@ -143,11 +171,14 @@ def test_a_limit_counts_rows_and_not_what_is_about_the_file(many: Path, tiny_mod
         assert [row["row"] for row in table_of(many / "out" / "problems.csv")] == [""]
 
 
-def test_problems_are_listed_if_no_row_can_be_used(folder: Path, tiny_model: str) -> None:
+def test_problems_are_listed_if_no_row_can_be_used(
+    folder: Path, tiny_model: str
+) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "problems.csv").write_text("of an earlier run")
     write_labels(
-        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "dog", "water")]
+        folder / "labels.csv",
+        [("gone.png", "cat", "land"), ("broken.png", "dog", "water")],
     )
     call(*audit_arguments(folder, tiny_model), "--adapters", "zero-shot", code=3)
     listed = table_of(folder / "out" / "problems.csv")
@@ -177,7 +208,9 @@ def test_a_method_of_a_file_of_ones_own(
     file.write_text(file.read_text() + "\n# another\n")
     before = len(rows_of(folder / "out"))
     call(*arguments, code=4)
-    assert len(rows_of(folder / "out")) == before + len(USABLE), "those of the method alone"
+    assert len(rows_of(folder / "out")) == before + len(USABLE), (
+        "those of the method alone"
+    )
     arguments[-1] += ",own/none.py:A"
     assert "there is no file" in call(*arguments, code=2).stderr
 
@@ -219,7 +252,9 @@ def test_what_kills_left_is_swept(many: Path, tiny_model: str) -> None:
     assert not left.exists()
 
 
-def test_without_some_rows_the_run_ends_with_the_same_rows(folder: Path, tiny_model: str) -> None:
+def test_without_some_rows_the_run_ends_with_the_same_rows(
+    folder: Path, tiny_model: str
+) -> None:
     call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
     rows = rows_of(folder / "out")
     predictions = (folder / "out" / "predictions.csv").read_bytes()
@@ -241,12 +276,16 @@ def test_a_repaired_picture_is_taken_up(folder: Path, tiny_model: str) -> None:
     call(*arguments, code=4)
     repaired = Audit.load(folder / "out" / "audit.json")
     assert repaired.document.data.n == 12
-    call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
+    call(
+        *audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4
+    )
     fresh = Audit.load(folder / "fresh" / "audit.json")
     assert fresh.document.data == repaired.document.data  # in the order of the file
 
 
-def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model: str) -> None:
+def test_a_picture_that_was_written_over_is_done_again(
+    folder: Path, tiny_model: str
+) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     call(*arguments, code=4)
     before = rows_of(folder / "out")
@@ -262,7 +301,9 @@ def test_a_picture_that_was_written_over_is_done_again(folder: Path, tiny_model:
     assert rows_of(folder / "out") == after
 
 
-def test_a_picture_that_is_gone_or_broken_since_is_left_out(folder: Path, tiny_model: str) -> None:
+def test_a_picture_that_is_gone_or_broken_since_is_left_out(
+    folder: Path, tiny_model: str
+) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     call(*arguments, code=4)
     content = (folder / "pics" / "4.png").read_bytes()
@@ -294,16 +335,24 @@ def test_an_adapter_that_is_added_runs_alone(
     asked.clear()
     call(*arguments, "--adapters", "zero-shot,zero,tpt", code=4)
     assert set(asked) == {"Zero", "TPT"}
-    assert Audit.load(folder / "out" / "audit.json").runs == ("zero-shot", "zero", "tpt")
+    assert Audit.load(folder / "out" / "audit.json").runs == (
+        "zero-shot",
+        "zero",
+        "tpt",
+    )
     asked.clear()
     call(*arguments, "--adapters", "tpt,zero-shot", code=4)  # another reference
     assert not asked
     call(*arguments, code=4)
     assert set(asked) == {"AssociationCorrection", "CrossFitted"}
     asked.clear()
-    out = call(*arguments, "--batch-size", "3", code=4)  # fits again, and answers nothing again
+    out = call(
+        *arguments, "--batch-size", "3", code=4
+    )  # fits again, and answers nothing again
     assert not asked
-    assert "logit-balance: cross-fitted on these 10 images" in " ".join(out.stdout.split())
+    assert "logit-balance: cross-fitted on these 10 images" in " ".join(
+        out.stdout.split()
+    )
     assert "logit-balance: cross-fitted" in (folder / "out" / "report.html").read_text()
 
 
@@ -332,10 +381,17 @@ def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     wrong = call(*arguments, "--images", str(folder / "empty"), code=3)
     assert "no row could be used" in wrong.stderr
-    call(*arguments, "--template", "a picture of a place with {target} {sensitive}.", code=4)
+    call(
+        *arguments,
+        "--template",
+        "a picture of a place with {target} {sensitive}.",
+        code=4,
+    )
     call(*arguments, "--seed", "1", "--views", "5", code=4)
     call(*arguments, code=4)
-    call(*audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4)
+    call(
+        *audit_arguments(folder, tiny_model, "fresh"), "--adapters", "zero-shot", code=4
+    )
     found, fresh = (Audit.load(folder / out / "audit.json") for out in ("out", "fresh"))
     assert found == fresh
     labels = folder / "labels.csv"
@@ -344,12 +400,22 @@ def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -
     call(*arguments, code=4)
     assert rows_of(folder / "out") == rows
     call(*arguments, "--restart", "--seed", "1", code=4)
-    assert Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["seed"] == 1
+    assert (
+        Audit.load(folder / "out" / "audit.json").to_dict()["provenance"]["seed"] == 1
+    )
     assert len(rows_of(folder / "out")) == len(USABLE)
 
 
-def test_the_order_of_names_is_part_of_the_question(many: Path, tiny_model: str) -> None:
-    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot", "--limit", "9"]
+def test_the_order_of_names_is_part_of_the_question(
+    many: Path, tiny_model: str
+) -> None:
+    arguments = [
+        *audit_arguments(many, tiny_model),
+        "--adapters",
+        "zero-shot",
+        "--limit",
+        "9",
+    ]
     swapped = [*arguments]
     first, second = (i + 1 for i, word in enumerate(arguments) if word == "--targets")
     swapped[first], swapped[second] = arguments[second], arguments[first]
@@ -364,13 +430,17 @@ def test_the_order_of_names_is_part_of_the_question(many: Path, tiny_model: str)
             assert x == pytest.approx(y, abs=1e-4)
 
 
-def test_a_run_that_fails_leaves_the_files_of_the_one_before(folder: Path, tiny_model: str) -> None:
+def test_a_run_that_fails_leaves_the_files_of_the_one_before(
+    folder: Path, tiny_model: str
+) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     call(*arguments, code=4)
     before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
     (folder / "empty").mkdir()
     call(*arguments, "--images", str(folder / "empty"), code=3)
-    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
+    assert {
+        path.name: path.read_bytes() for path in (folder / "out").iterdir()
+    } == before
 
 
 @pytest.mark.filterwarnings("default:.*as written:UserWarning")
@@ -413,7 +483,9 @@ def test_limits_and_samples(many: Path, tiny_model: str) -> None:
     assert "4 of 4 rows" in few.stderr
 
 
-def test_rows_that_are_left_out_are_not_in_the_sample(folder: Path, tiny_model: str) -> None:
+def test_rows_that_are_left_out_are_not_in_the_sample(
+    folder: Path, tiny_model: str
+) -> None:
     arguments = [*audit_arguments(folder, tiny_model), "--adapters", "zero-shot"]
     call(*arguments, "--sample", "4", code=4)
     audit = Audit.load(folder / "out" / "audit.json")
@@ -425,7 +497,9 @@ def test_processes_give_the_rows_of_one(many: Path, tiny_model: str) -> None:
     short = ["--limit", "12"]
     call(*audit_arguments(many, tiny_model), *ADAPTERS, *short)
     call(*audit_arguments(many, tiny_model, "two"), *ADAPTERS, *short, "--workers", "2")
-    one, two = (Audit.load(many / out / "audit.json").to_dict() for out in ("out", "two"))
+    one, two = (
+        Audit.load(many / out / "audit.json").to_dict() for out in ("out", "two")
+    )
     assert one["data"] == two["data"]
     for mine, theirs in zip(one["runs"], two["runs"], strict=True):
         assert mine["metrics"] == approx(theirs["metrics"])
@@ -455,7 +529,9 @@ def test_files_name_no_place_of_the_machine(folder: Path, tiny_model: str) -> No
     config.write_text(config.read_text().replace("0.48145466", "0.3"))
     (folder / "second" / "pics").rename(folder / "pics")
     call(*arguments, code=4)
-    assert len(rows_of(folder / "out")) == 2 * len(USABLE), "the model sees them otherwise"
+    assert len(rows_of(folder / "out")) == 2 * len(USABLE), (
+        "the model sees them otherwise"
+    )
 
 
 def test_the_embedded_model_says_what_it_is(many: Path) -> None:
@@ -511,12 +587,19 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
     out = call(*arguments, "--rename", "animal: 7=cat", code=3)
     assert "which holds ['0', '1'] (got ['7'])" in out.stderr
     out = call(*arguments, "--rename", "file: 7=cat", code=3)
-    assert "`--rename` should be about the columns ['animal', 'place'] (got ['file'])" in out.stderr
+    assert (
+        "`--rename` should be about the columns ['animal', 'place'] (got ['file'])"
+        in out.stderr
+    )
 
 
 def test_labels_are_not_used_for_fitting(many: Path, tiny_model: str) -> None:
-    out = call(*audit_arguments(many, tiny_model), "--adapters", "zero-shot,bend-vlm", code=2)
-    assert "'bend-vlm' needs the attribute values of its" in " ".join(out.stderr.split())
+    out = call(
+        *audit_arguments(many, tiny_model), "--adapters", "zero-shot,bend-vlm", code=2
+    )
+    assert "'bend-vlm' needs the attribute values of its" in " ".join(
+        out.stderr.split()
+    )
 
 
 def test_several_attributes(many: Path, tiny_model: str) -> None:
@@ -524,20 +607,31 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
         rows = list(csv.reader(file))
     with (many / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
-            [*r, "time" if i == 0 else "day" if i % 5 else "night"] for i, r in enumerate(rows)
+            [*r, "time" if i == 0 else "day" if i % 5 else "night"]
+            for i, r in enumerate(rows)
         )
     arguments = [
         *audit_arguments(many, tiny_model), "--sensitive-column", "time",
         "--adapters", "orthcali",
     ]  # fmt: skip
     out = call(*arguments, code=2)  # names without an attribute: of which column?
-    assert "attributes are the sensitive columns" in " ".join(out.stderr.replace("│", "").split())
-    names = ["--sensitive", "place: water=on water", "--sensitive", "place: land=on land"]
+    assert "attributes are the sensitive columns" in " ".join(
+        out.stderr.replace("│", "").split()
+    )
+    names = [
+        "--sensitive",
+        "place: water=on water",
+        "--sensitive",
+        "place: land=on land",
+    ]
     start = arguments.index("--sensitive")
     arguments[start : start + 4] = names
     call(*arguments)
     document = Audit.load(many / "out" / "audit.json").to_dict()
-    assert document["data"]["sensitive"] == {"place": ["water", "land"], "time": ["day", "night"]}
+    assert document["data"]["sensitive"] == {
+        "place": ["water", "land"],
+        "time": ["day", "night"],
+    }
     assert len(document["runs"][0]["groups"]) == 4
     assert document["provenance"]["prompts"]["sensitive"]["time"] == {
         "day": "day",
@@ -546,14 +640,20 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
 
 
 def test_images_are_embedded_only_if_asked(many: Path, tiny_model: str) -> None:
-    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    arguments = [
+        *audit_arguments(many, tiny_model),
+        "--adapters",
+        "zero-shot,orthcali:lam=0",
+    ]
     page = many / "out" / "report.html"
     told = call(*arguments, "--embed-images").stdout
     count = page.read_text("utf-8").count('src="data:image/')
     assert count > 0
     assert f"report.html ({count} images inside)" in " ".join(told.split())
     for option in ((), ("--no-embed-images",)):
-        assert "(no images inside)" in " ".join(call(*arguments, *option).stdout.split())
+        assert "(no images inside)" in " ".join(
+            call(*arguments, *option).stdout.split()
+        )
         text = page.read_text("utf-8")
         assert "data:image/" not in text
         assert ".png" not in text
@@ -569,7 +669,9 @@ def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) 
     for file in files:
         assert ".png" not in file.read_text("utf-8")
     assert len(table_of(folder / "out" / "problems.csv")) == 7
-    found = Audit.load(files[1]).document.provenance["problems"]["image file is missing"]
+    found = Audit.load(files[1]).document.provenance["problems"][
+        "image file is missing"
+    ]
     assert found == {"count": 1, "examples": []}
 
 
@@ -580,7 +682,14 @@ def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
         picture(i).save(home / f"{i}.png")
     out = call(
         *("audit", "--images", str(tmp_path / "pics"), "--sensitive-column", "place"),
-        *("--out", str(tmp_path / "out"), "--model", tiny_model, "--adapters", "zero-shot"),
+        *(
+            "--out",
+            str(tmp_path / "out"),
+            "--model",
+            tiny_model,
+            "--adapters",
+            "zero-shot",
+        ),
     )
     told = " ".join(out.stderr.split())
     assert "8 images have the names of their folders (class / place)" in told
@@ -604,12 +713,30 @@ def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) ->
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "labels.csv").write_text("mine")
     arguments = [
-        *("audit", "--images", str(home), "--sensitive-column", "place", "--model", tiny_model),
-        *("--out", str(tmp_path / "out"), "--adapters", "zero-shot", "--sensitive", "früh,spät"),
+        *(
+            "audit",
+            "--images",
+            str(home),
+            "--sensitive-column",
+            "place",
+            "--model",
+            tiny_model,
+        ),
+        *(
+            "--out",
+            str(tmp_path / "out"),
+            "--adapters",
+            "zero-shot",
+            "--sensitive",
+            "früh,spät",
+        ),
     ]
     out = call(*arguments, code=4)
     assert "2 rows were left out" in out.stdout
-    listed = {(p["row"], p["what"]): p["problem"] for p in table_of(tmp_path / "out/problems.csv")}
+    listed = {
+        (p["row"], p["what"]): p["problem"]
+        for p in table_of(tmp_path / "out/problems.csv")
+    }
     assert listed == {
         ("6", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
         ("5", "stray.png"): "image lies above the folders that are the labels",
@@ -621,9 +748,15 @@ def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) ->
 
 
 def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
-    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,orthcali:lam=0"]
+    arguments = [
+        *audit_arguments(many, tiny_model),
+        "--adapters",
+        "zero-shot,orthcali:lam=0",
+    ]
     out = call(*arguments, "--harmful", "crime: thief,burglar=a burglar", code=2)
-    assert "several names, some with phrases" in " ".join(out.stderr.replace("│", "").split())
+    assert "several names, some with phrases" in " ".join(
+        out.stderr.replace("│", "").split()
+    )
     out = call(*arguments, "--harmful", "crime: ", code=2)
     assert "a set needs classes" in " ".join(out.stderr.replace("│", "").split())
     sets = ("crime: thief", "crime: burglar=a burglar", "cat")
@@ -635,7 +768,9 @@ def test_sets_of_harmful_classes(many: Path, tiny_model: str) -> None:
     assert document.provenance["prompts"]["targets"]["burglar"] == "a burglar"
     found = [h for h in document.runs[0].harm if h.classes == "harmful"]
     assert [h.sensitive for h in found] == [{}, {"place": "water"}, {"place": "land"}]
-    answers = [row["zero-shot: answer"] for row in table_of(many / "out" / "predictions.csv")]
+    answers = [
+        row["zero-shot: answer"] for row in table_of(many / "out" / "predictions.csv")
+    ]
     assert found[0].rate.value == answers.count("cat") / len(answers)
 
 
@@ -643,7 +778,9 @@ def test_a_column_of_persons(many: Path, tiny_model: str) -> None:
     labels = many / "labels.csv"
     lines = labels.read_text("utf-8").splitlines()
     persons = ["person", "", "n/a", *(f"person {i % 11}" for i in range(22))]
-    labels.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, persons, strict=True)))
+    labels.write_text(
+        "\n".join(f"{a},{b}" for a, b in zip(lines, persons, strict=True))
+    )
     arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,tpt"]
     out = call(*arguments, "--cluster-column", "person")
     audit = Audit.load(many / "out" / "audit.json").document
@@ -657,10 +794,15 @@ def test_a_column_of_persons(many: Path, tiny_model: str) -> None:
     labels.write_text(re.sub(r"person [2-9]|person 10", "person 1", labels.read_text()))
     few = call(*arguments, "--restart", "--cluster-column", "person", code=3).stderr
     assert "should be 10 or more persons or sources (got 4)" in " ".join(few.split())
-    assert Audit.load(many / "out" / "audit.json").document.data.clusters is None  # nothing was run
+    assert (
+        Audit.load(many / "out" / "audit.json").document.data.clusters is None
+    )  # nothing was run
     wrong = call(*arguments, "--cluster-column", "source", code=3).stderr
     assert "lacks ['source']" in wrong
-    assert "columns should differ" in call(*arguments, "--cluster-column", "place", code=3).stderr
+    assert (
+        "columns should differ"
+        in call(*arguments, "--cluster-column", "place", code=3).stderr
+    )
 
 
 def test_thresholds(folder: Path, tiny_model: str) -> None:
@@ -675,7 +817,9 @@ def test_thresholds(folder: Path, tiny_model: str) -> None:
     ]  # fmt: skip
     (line,) = [line for line in out.stderr.splitlines() if "failed" in line]
     assert line.startswith("Fail if accuracy > 0: failed; tpt has ")
-    page, card = ((folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md"))
+    page, card = (
+        (folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md")
+    )
     assert html.escape(line) in page
     assert line.replace(">", "&gt;") in card
     assert "not judged; tpt has n/a (no interval" in page
@@ -688,12 +832,21 @@ def test_thresholds(folder: Path, tiny_model: str) -> None:
         (["--fail-if", "wga <= 60"], "such as 'typical_gap > 10' (got 'wga <= 60')"),
         (["--fail-if", "wga < 600"], "points from 0 to 100"),
         (["--fail-if", "luck > 10"], "demographic_parity, atc, ece (got 'luck')"),
-        (["--fail-if", "wga < 6", "--fail-on", "tpt"], "zero-shot, fair-tpt (got 'tpt')"),
+        (
+            ["--fail-if", "wga < 6", "--fail-on", "tpt"],
+            "zero-shot, fair-tpt (got 'tpt')",
+        ),
         (["--fail-on", "fair-tpt"], "there is no --fail-if."),
     ],
 )
-def test_thresholds_that_cannot_be_meant(folder: Path, options: list[str], message: str) -> None:
-    arguments = [*audit_arguments(folder, "no model"), "--adapters", "zero-shot,fair-tpt"]
+def test_thresholds_that_cannot_be_meant(
+    folder: Path, options: list[str], message: str
+) -> None:
+    arguments = [
+        *audit_arguments(folder, "no model"),
+        "--adapters",
+        "zero-shot,fair-tpt",
+    ]
     assert message in " ".join(call(*arguments, *options, code=2).stderr.split())
 
 
@@ -704,7 +857,10 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
         (["--labels", str(folder / "nowhere")], "`--labels` should be a file"),
         (["--target-column", "nix"], "lacks ['nix']"),
         (["--path-column", "nix"], "lacks ['nix']"),
-        (["--sensitive-column", "animal"], "columns should differ (got ['animal', 'place', 'ani"),
+        (
+            ["--sensitive-column", "animal"],
+            "columns should differ (got ['animal', 'place', 'ani",
+        ),
     ):
         assert message in call(*arguments, *more, code=3).stderr
     for more, message in (
@@ -719,7 +875,8 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     assert "`--labels` is a file that the audit would write anew" in out.stderr
     assert own.read_bytes() == (folder / "labels.csv").read_bytes()
     write_labels(
-        folder / "labels.csv", [("gone.png", "cat", "land"), ("broken.png", "cat", "land")]
+        folder / "labels.csv",
+        [("gone.png", "cat", "land"), ("broken.png", "cat", "land")],
     )
     out = call(*arguments, code=3)
     assert "Error: no row could be used." in out.stderr
@@ -727,9 +884,12 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     del arguments[arguments.index("--targets") : arguments.index("--targets") + 4]
     out = call(*arguments, code=3)
     assert (
-        "column 'animal' should hold at least two different values (it holds ['cat'])" in out.stderr
+        "column 'animal' should hold at least two different values (it holds ['cat'])"
+        in out.stderr
     )
-    write_labels(folder / "labels.csv", [(f"{i}.png", str(i), "land") for i in range(1001)])
+    write_labels(
+        folder / "labels.csv", [(f"{i}.png", str(i), "land") for i in range(1001)]
+    )
     assert "holds more than 1000 different values" in call(*arguments, code=3).stderr
 
 
@@ -745,7 +905,9 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     call(*audit_arguments(many, tiny_model), *ADAPTERS)
     path = many / "out" / "audit.json"
     call("report", str(path))
-    assert (many / "out" / "audit.html").read_text() == (many / "out" / "report.html").read_text()
+    assert (many / "out" / "audit.html").read_text() == (
+        many / "out" / "report.html"
+    ).read_text()
     call("report", str(path), "--full", "--out", str(many / "full.html"))
     assert "<details>" not in (many / "full.html").read_text()
     out = call("report", str(path), "--out", str(many / "card.md"))

@@ -40,7 +40,9 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
         assert "The same command goes on from there." in " ".join(kept.split())
 
 
-def test_a_file_that_cannot_be_replaced_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_replaced_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(typer.Exit), exits():
         raise PermissionError(13, "Access is denied", ".0a1b.part", None, "report.html")
     assert "cannot use 'report.html' (Access is denied)" in capsys.readouterr().err
@@ -53,7 +55,9 @@ def test_version_and_help() -> None:
         assert f" {command} " in text
         assert "Usage" in call(command, "--help").stdout
     assert "130 stopped by Ctrl-C" in text
-    places = [text.index(f" {group}: ") for group in ("Start", "Measure", "Improve", "Look")]
+    places = [
+        text.index(f" {group}: ") for group in ("Start", "Measure", "Improve", "Look")
+    ]
     assert places == sorted(places)
 
 
@@ -67,7 +71,8 @@ def test_help_fits_a_terminal(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["predict --adapter", "fit --adapter", "audit --adapters", "examine --adapters"]
+    "words",
+    ["predict --adapter", "fit --adapter", "audit --adapters", "examine --adapters"],
 )
 def test_methods_are_listed_with_their_settings(words: str) -> None:
     flat = "".join(call(*words.split(), "help", columns=600).stdout.split())
@@ -75,7 +80,10 @@ def test_methods_are_listed_with_their_settings(words: str) -> None:
         assert name in flat
         assert "".join((kind.__doc__ or "").split("\n")[0].split()) in flat
     assert "lam=100,loss=s,loss.joint=false,loss.separate=false,rate=elra" in flat
-    assert "--sensitive,reference.Settings:strength=1.5,keep_prior=1,reference=FILE" in flat
+    assert (
+        "--sensitive,reference.Settings:strength=1.5,keep_prior=1,reference=FILE"
+        in flat
+    )
 
 
 def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +135,9 @@ def test_how_a_closed_pipe_is_told(error: OSError, is_closed: bool) -> None:
     assert not console.is_closed_pipe(SystemExit(1))
 
 
-def test_windows_has_another_number_for_a_closed_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_has_another_number_for_a_closed_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     assert console.is_closed_pipe(OSError(errno.EINVAL, "x"))
     assert not console.is_closed_pipe(OSError(errno.EINVAL, "x", "file"))
@@ -154,9 +164,13 @@ IDLE = (
          "there is no --labels: the folders are the labels."),
     ],
 )  # fmt: skip
-def test_an_option_that_has_nothing_to_act_on_is_refused(words: str, option: str, why: str) -> None:
+def test_an_option_that_has_nothing_to_act_on_is_refused(
+    words: str, option: str, why: str
+) -> None:
     out = call(*words.split(), code=2, columns=300).stderr
-    assert f"Invalid value for {option}: {why}" in " ".join(out.replace("│", "").split())
+    assert f"Invalid value for {option}: {why}" in " ".join(
+        out.replace("│", "").split()
+    )
 
 
 def test_usage_names_the_option() -> None:
@@ -168,7 +182,9 @@ def test_usage_names_the_option() -> None:
     assert caught.value.param_hint == "--option"
 
 
-def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with progress_bars(None) as bars:
         update = bars("rows")
         update(5, 10)
@@ -267,8 +283,13 @@ def test_what_needs_no_model_does_not_wait_for_one() -> None:
         "        assert not heavy & set(sys.modules)\n"
         "print([words, sorted(heavy & set(sys.modules) - {'pydantic'})])"
     )
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert process.stdout.endswith("\n['--version', []]\n"), (process.stdout, process.stderr)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert process.stdout.endswith("\n['--version', []]\n"), (
+        process.stdout,
+        process.stderr,
+    )
 
 
 def test_a_wrong_label_file_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
@@ -299,10 +320,18 @@ P = "predict pics --targets cat,dog"
     [
         (f"{P} --model none", 3, "`--model 'none'` could not be loaded"),
         (f"{P} --sensitive water", 2, "`--sensitive` should name at least two values"),
-        (f"{P} --sensitive x:water", 2, "`--sensitive x:` should name at least two values"),
+        (
+            f"{P} --sensitive x:water",
+            2,
+            "`--sensitive x:` should name at least two values",
+        ),
         (f"{P} --template photo", 2, "`--template` should have a slot for the target"),
         (f"{P} --template {{}}", 3, "`--template` should have words besides its slots"),
-        (f"{P} --template a{{}} --sensitive a,b", 2, "put `{sensitive}` where they belong."),
+        (
+            f"{P} --template a{{}} --sensitive a,b",
+            2,
+            "put `{sensitive}` where they belong.",
+        ),
         (
             f"{P} --adapter fair-tpt",
             2,
@@ -319,18 +348,50 @@ P = "predict pics --targets cat,dog"
         (A.replace("labels.csv", "odd.csv"), 3, "give it as `--path-column`"),
         (f"{A} --rename x:a=b", 3, "`--rename` should be about the columns"),
         (f"{A} --rename animal:7=b", 3, "`--rename` should name values of the column"),
-        (f"{A} --targets cat,cow", 3, r"\(`--rename`\) or leave .* \(`--skip-unknown`\)"),
-        (f"{A} --template a{{}}", 2, "`--sensitive` names were given, but `--template` has no"),
-        (A.replace("--out o", "--out labels.csv"), 3, r"cannot use 'labels.csv' \(File exists\)"),
-        ("report labels.csv", 3, "'labels.csv' is not what an audit has written: this is not JSON"),
-        ("report none.json", 3, r"cannot use 'none.json' \(No such file or directory\)"),
+        (
+            f"{A} --targets cat,cow",
+            3,
+            r"\(`--rename`\) or leave .* \(`--skip-unknown`\)",
+        ),
+        (
+            f"{A} --template a{{}}",
+            2,
+            "`--sensitive` names were given, but `--template` has no",
+        ),
+        (
+            A.replace("--out o", "--out labels.csv"),
+            3,
+            r"cannot use 'labels.csv' \(File exists\)",
+        ),
+        (
+            "report labels.csv",
+            3,
+            "'labels.csv' is not what an audit has written: this is not JSON",
+        ),
+        (
+            "report none.json",
+            3,
+            r"cannot use 'none.json' \(No such file or directory\)",
+        ),
         ("demo --out pics", 3, "`--out` should be a file, not a folder"),
-        (f"{P} --adapter fair-ttp", 2, "there is no adapter 'fair-ttp'.* Did you mean 'fair-tpt'?"),
-        (f"{P} --adapter tpt:roh=1", 2, "'tpt' has no setting 'roh'.* Did you mean 'rho'?"),
+        (
+            f"{P} --adapter fair-ttp",
+            2,
+            "there is no adapter 'fair-ttp'.* Did you mean 'fair-tpt'?",
+        ),
+        (
+            f"{P} --adapter tpt:roh=1",
+            2,
+            "'tpt' has no setting 'roh'.* Did you mean 'rho'?",
+        ),
         (f"{P} --model minature", 3, "could not be loaded.* Did you mean 'miniature'?"),
         (f"{P} --model ./pisc", 3, "could not be loaded.* Did you mean 'pics'?"),
         (f"{P} --model open_clip:ViT-B32/openai", 3, "Did you mean 'ViT-B-32/openai'?"),
-        (A.replace("animal", "animals"), 3, r"lacks \['animals'\] .* Did you mean 'animal'"),
+        (
+            A.replace("animal", "animals"),
+            3,
+            r"lacks \['animals'\] .* Did you mean 'animal'",
+        ),
     ],
 )
 def test_errors_speak_of_options(
@@ -341,7 +402,9 @@ def test_errors_speak_of_options(
     (tmp_path / "empty").mkdir()
     (tmp_path / "labels.csv").write_text("file,animal,place\na,cat,sea\nb,dog,land\n")
     (tmp_path / "odd.csv").write_text("x,animal,place\na,cat,sea\nb,dog,land\n")
-    out = " ".join(call(*words.split(), code=code, columns=300).stderr.replace("│", "").split())
+    out = " ".join(
+        call(*words.split(), code=code, columns=300).stderr.replace("│", "").split()
+    )
     assert re.search(message, out), out
 
 

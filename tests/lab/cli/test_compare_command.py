@@ -72,7 +72,10 @@ def test_it_is_the_audit_of_these_answers(folder: Path) -> None:
         "audit.json", "report.html", "card.md",
     }  # fmt: skip
     assert "240 images" in out.stdout
-    assert "Written to out: audit.json, report.html (no images inside), card.md\n" in out.stdout
+    assert (
+        "Written to out: audit.json, report.html (no images inside), card.md\n"
+        in out.stdout
+    )
     assert "left out" not in out.stdout
 
 
@@ -85,7 +88,9 @@ def test_without_out_nothing_is_written(folder: Path) -> None:
 @pytest.mark.parametrize("labelled", ["before", "after"])
 def test_paths_may_begin_with_the_folder(folder: Path, labelled: str) -> None:
     """`fair-tta predict photos` writes photos/0.png, labels may have 0.png, and vice versa."""
-    rows = ([f"{labelled}/{n}", *of] for n, *of in zip(NAMES, TRUTH, PLACE, strict=True))
+    rows = (
+        [f"{labelled}/{n}", *of] for n, *of in zip(NAMES, TRUTH, PLACE, strict=True)
+    )
     write(folder / "labels.csv", "file,class,place", rows)
     call(*BOTH, "--labels", "labels.csv", "--out", "out")
     assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
@@ -106,7 +111,9 @@ def test_names_that_predict_escapes(folder: Path, dog: str) -> None:
     rows = zip(NAMES, np.where(TRUTH == "dog", dog, TRUTH), PLACE, strict=True)
     write(folder / "labels.csv", "file,class,place", rows)
     for name, answers in ("before", BEFORE), ("after", AFTER):
-        predicted = zip(NAMES, np.where(answers == "dog", written, answers), strict=True)
+        predicted = zip(
+            NAMES, np.where(answers == "dog", written, answers), strict=True
+        )
         write(folder / f"{name}.csv", "image,label", predicted)
     call(*BOTH, "--labels", "labels.csv", "--out", "out")
     found = Audit.load(folder / "out" / "audit.json")
@@ -117,7 +124,9 @@ def test_names_that_predict_escapes(folder: Path, dog: str) -> None:
 def test_signs_before_folders_are_part_of_paths(folder: Path) -> None:
     """`@alice/1.jpg` below another folder is no formula."""
     names = [f"@{name}" for name in NAMES]
-    write(folder / "labels.csv", "file,class,place", zip(names, TRUTH, PLACE, strict=True))
+    write(
+        folder / "labels.csv", "file,class,place", zip(names, TRUTH, PLACE, strict=True)
+    )
     for name, answers in ("before", BEFORE), ("after", AFTER):
         paths = [f"images/{path}" for path in names]
         write(folder / f"{name}.csv", "image,label", zip(paths, answers, strict=True))
@@ -138,28 +147,46 @@ def test_paths_that_predict_escapes(folder: Path) -> None:
     assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())
 
 
-def test_what_predict_writes(folder: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_what_predict_writes(
+    folder: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     """With an image that it could not read."""
 
     def answer(label: str) -> Prediction:
         p = {"cat": float(label == "cat"), "dog": float(label == "dog")}
-        known: Any = {"label": label, "probabilities": p, "zero_shot": p, "sensitive_entropy": {}}
+        known: Any = {
+            "label": label,
+            "probabilities": p,
+            "zero_shot": p,
+            "sensitive_entropy": {},
+        }
         fields = dict.fromkeys(Prediction.__annotations__) | known
         return Prediction(**{**fields, "certified_unchanged": True, "warnings": ()})
 
-    rows = [(n, answer(str(label))) for n, label in zip(NAMES[1:], BEFORE[1:], strict=True)]
+    rows = [
+        (n, answer(str(label))) for n, label in zip(NAMES[1:], BEFORE[1:], strict=True)
+    ]
     predict.print_csv([(NAMES[0], "cannot be read"), *rows], ["cat", "dog"], [], True)
     (folder / "before.csv").write_bytes(capsysbinary.readouterr().out)
     out = call(*BOTH, "--labels", "labels.csv", "--out", "out", code=4)
-    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted(slice(1, None)))
-    assert "1 row was left out:\n  1 x row is not in all files: 0.png (not in before)" in out.stdout
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(
+        wanted(slice(1, None))
+    )
+    assert (
+        "1 row was left out:\n  1 x row is not in all files: 0.png (not in before)"
+        in out.stdout
+    )
 
 
 def test_rows_of_some_files_are_counted(folder: Path) -> None:
     rows = [*zip(NAMES, TRUTH, PLACE, strict=True)]
-    write(folder / "labels.csv", "file,class,place", [*rows[2:], ("x.png", "cat", "land")])
+    write(
+        folder / "labels.csv", "file,class,place", [*rows[2:], ("x.png", "cat", "land")]
+    )
     out = call(*BOTH, "--labels", "labels.csv", "--out", "out", code=4)
-    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted(slice(2, None)))
+    assert figures(Audit.load(folder / "out" / "audit.json")) == figures(
+        wanted(slice(2, None))
+    )
     assert "3 rows were left out:" in out.stdout
     flat = " ".join(out.stdout.split())
     assert (
@@ -173,11 +200,22 @@ def test_two_columns_of_the_file_that_an_audit_writes(folder: Path) -> None:
     header = "image,target,sensitive: place,zero-shot: answer,other: answer"
     file = write(folder / "predictions.csv", header, rows)
     options = ("--target-column", "target", "--sensitive-column", "sensitive: place")
-    answers = ("--answer-column", "zero-shot: answer", "--answer-column", "other: answer")
+    answers = (
+        "--answer-column",
+        "zero-shot: answer",
+        "--answer-column",
+        "other: answer",
+    )
     call("compare", file, file, *options, *answers, "--out", "out")
-    found, (before, after) = Audit.load(folder / "out" / "audit.json"), wanted().document.runs
+    found, (before, after) = (
+        Audit.load(folder / "out" / "audit.json"),
+        wanted().document.runs,
+    )
     assert found.runs == (f"{file}: zero-shot: answer", f"{file}: other: answer")
-    assert [run.metrics for run in found.document.runs] == [before.metrics, after.metrics]
+    assert [run.metrics for run in found.document.runs] == [
+        before.metrics,
+        after.metrics,
+    ]
 
 
 def test_renamed_values_clusters_and_a_file_alone(folder: Path) -> None:
@@ -185,23 +223,52 @@ def test_renamed_values_clusters_and_a_file_alone(folder: Path) -> None:
     person = np.arange(N) // 4
     rows = zip(NAMES, codes, PLACE, person, strict=True)
     write(folder / "labels.csv", "file,class,place,person", rows)
-    options = ("--rename", "class: 0=cat", "--rename", "class: 1=dog", "--cluster-column", "person")
-    alone = ("compare", "before.csv", "--sensitive-column", "place", "--labels", "labels.csv")
+    options = (
+        "--rename",
+        "class: 0=cat",
+        "--rename",
+        "class: 1=dog",
+        "--cluster-column",
+        "person",
+    )
+    alone = (
+        "compare",
+        "before.csv",
+        "--sensitive-column",
+        "place",
+        "--labels",
+        "labels.csv",
+    )
     call(*alone, *options, "--out", "out")
     found = Audit.load(folder / "out" / "audit.json").document
-    same = audit(TRUTH, BEFORE, {"place": PLACE}, clusters=person, name="before").document
+    same = audit(
+        TRUTH, BEFORE, {"place": PLACE}, clusters=person, name="before"
+    ).document
     assert (found.data, found.runs, found.comparisons) == (same.data, same.runs, ())
 
 
 def test_thresholds(folder: Path) -> None:
     """About the last file unless another is named."""
-    arguments = (*BOTH, "--labels", "labels.csv", "--fail-if", "wga < 70", "--out", "out")
+    arguments = (
+        *BOTH,
+        "--labels",
+        "labels.csv",
+        "--fail-if",
+        "wga < 70",
+        "--out",
+        "out",
+    )
     assert "wga" not in call(*arguments).stderr
-    assert Audit.load(folder / "out" / "audit.json").document.thresholds[0].outcome == "passed"
+    assert (
+        Audit.load(folder / "out" / "audit.json").document.thresholds[0].outcome
+        == "passed"
+    )
     failed = call(*arguments, "--fail-on", "before", code=5)
     assert "Fail if worst_group_accuracy < 70: failed; before has" in failed.stderr
     wrong = call(*arguments, "--fail-on", "zero-shot", code=2).stderr
-    assert "one of the methods, before, after (got 'zero-shot')" in " ".join(wrong.split())
+    assert "one of the methods, before, after (got 'zero-shot')" in " ".join(
+        wrong.split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,7 +292,9 @@ def test_bad_input_is_one_error_and_writes_nothing(
     write(folder / "other.csv", "file,class,place", rows[1:] + rows[:1])
     files = sorted(folder.iterdir())
     out = call(*BOTH, *arguments, "--out", "out", code=code)
-    assert text in " ".join(out.stderr.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", "").split())
+    assert text in " ".join(
+        out.stderr.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", "").split()
+    )
     assert sorted(folder.iterdir()) == files
 
 
@@ -246,7 +315,12 @@ def test_answers_in_other_words_are_an_error_with_renames_to_paste(
     write(folder / "after.csv", "image,label", rows)
     arguments = (*BOTH, "--labels", "labels.csv", "--out", "out")
     error = call(*arguments, "--fail-if", "typical_gap > 10", code=3).stderr
-    for name in ("after.csv", "'label'", *map(repr, written), *map(repr, written.values())):
+    for name in (
+        "after.csv",
+        "'label'",
+        *map(repr, written),
+        *map(repr, written.values()),
+    ):
         assert name in error
     assert not (folder / "out").exists()
     options = shlex.split(error.splitlines()[-1])
@@ -277,12 +351,16 @@ def test_some_answers_that_are_no_class(folder: Path) -> None:
     assert "'I cannot tell' (1), 'CAT' (1)" in flat
     assert "--rename 'label: CAT=cat'" in result.stderr
     found = Audit.load(folder / "out" / "audit.json")
-    assert found.estimate("accuracy", "after").value == np.mean(np.array(answers) == TRUTH)
+    assert found.estimate("accuracy", "after").value == np.mean(
+        np.array(answers) == TRUTH
+    )
     before, after = found.document.runs
     assert before.no_class is None
     assert after.no_class is not None
     assert after.no_class.n == 2
-    assert "2 of 240 answers are no class" in (folder / "out" / "report.html").read_text()
+    assert (
+        "2 of 240 answers are no class" in (folder / "out" / "report.html").read_text()
+    )
     call(*arguments, "--fail-if", "wga < 99", code=5)
     call(*arguments, "--targets", "cat,dog,I cannot tell", "--rename", "label: CAT=cat")
 
@@ -291,7 +369,9 @@ def test_renames_of_labels_and_of_answers(folder: Path) -> None:
     """Each applies where its column and its value occur, also if columns have one name."""
     rows = zip(NAMES, np.where(TRUTH == "cat", "0", "1"), PLACE, strict=True)
     write(folder / "labels.csv", "file,label,place", rows)
-    capitals = ((name, str(answer).upper()) for name, answer in zip(NAMES, AFTER, strict=True))
+    capitals = (
+        (name, str(answer).upper()) for name, answer in zip(NAMES, AFTER, strict=True)
+    )
     write(folder / "after.csv", "image,label", capitals)
     renames = ("label: 0=cat", "label: 1=dog", "label: CAT=cat", "label: DOG=dog")
     options = [part for rename in renames for part in ("--rename", rename)]
@@ -310,7 +390,10 @@ def test_two_columns_of_names_are_not_guessed(folder: Path) -> None:
     write(folder / "labels.csv", "before it,shown,class,place", rows)
     command = (*BOTH, "--labels", "labels.csv", "--target-column", "class")
     error = call(*command, code=3).stderr
-    assert "'before it', 'shown'; say which one names the rows with `--path-column`" in error
+    assert (
+        "'before it', 'shown'; say which one names the rows with `--path-column`"
+        in error
+    )
     write(folder / "labels.csv", "before it,image,class,place", rows)
     result = call(*command)
     assert "The column 'image' of 'labels.csv' names the images." in result.stderr
@@ -320,10 +403,21 @@ def test_answers_that_are_the_same_numbers_as_labels(folder: Path) -> None:
     """Some of them: they were wrong answers, without a word."""
     numbers = {"cat": "0", "dog": "1"}
     rows = [*zip(NAMES, TRUTH, PLACE, strict=True)]
-    write(folder / "labels.csv", "file,class,place", ((n, numbers[t], p) for n, t, p in rows))
+    write(
+        folder / "labels.csv",
+        "file,class,place",
+        ((n, numbers[t], p) for n, t, p in rows),
+    )
     answers = [numbers[label] + ".0" * (i % 2) for i, label in enumerate(BEFORE)]
     write(folder / "before.csv", "image,label", zip(NAMES, answers, strict=True))
-    command = ("compare", "before.csv", "--labels", "labels.csv", "--target-column", "class")
+    command = (
+        "compare",
+        "before.csv",
+        "--labels",
+        "labels.csv",
+        "--target-column",
+        "class",
+    )
     error = call(*command, "--sensitive-column", "place", code=4).stderr
     assert "Some answers of 'before.csv' read like labels: " in error
     for rename in "'label: 0.0=0'", "'label: 1.0=1'":

@@ -29,7 +29,9 @@ def options(model: str) -> list[str]:
     return ["--model", model, "--views", "4", "--batch-size", "4", *NAMES]
 
 
-def test_it_is_the_examination_of_the_classifier(pictures: Path, tiny_model: str) -> None:
+def test_it_is_the_examination_of_the_classifier(
+    pictures: Path, tiny_model: str
+) -> None:
     out = str(pictures.parent / "out")
     arguments = ["examine", str(pictures), *options(tiny_model), "--json", "--out", out]
     arguments += ["--adapters", "zero,orthcali:lam=0,fair-tpt"]
@@ -49,7 +51,10 @@ def test_it_is_the_examination_of_the_classifier(pictures: Path, tiny_model: str
     }
     wanted = clf.examine(sorted(pictures.rglob("*.png")), adapters).document
     assert found.ranking == wanted.ranking
-    assert found.attributes["sensitive"].associations == wanted.attributes["sensitive"].associations
+    assert (
+        found.attributes["sensitive"].associations
+        == wanted.attributes["sensitive"].associations
+    )
     for ours, theirs in zip(found.adapters, wanted.adapters, strict=True):
         assert (ours.name, ours.adapter, ours.changed) == (
             theirs.name,
@@ -57,21 +62,29 @@ def test_it_is_the_examination_of_the_classifier(pictures: Path, tiny_model: str
             theirs.changed,
         )
         change = theirs.pseudo_eod["sensitive"].change.value
-        assert ours.pseudo_eod["sensitive"].change.value == pytest.approx(change, abs=1e-4)
+        assert ours.pseudo_eod["sensitive"].change.value == pytest.approx(
+            change, abs=1e-4
+        )
     same = Examination.from_json(call(*arguments).stdout).document  # from kept answers
     assert (same.attributes, same.adapters) == (found.attributes, found.adapters)
 
 
-def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
+def test_broken_pictures_do_not_stop_the_others(
+    pictures: Path, tiny_model: str
+) -> None:
     (pictures / "broken.png").write_bytes(b"GIF89a")
-    out = call("examine", str(pictures), "gone.png", *options(tiny_model), code=4, columns=80)
+    out = call(
+        "examine", str(pictures), "gone.png", *options(tiny_model), code=4, columns=80
+    )
     assert "2 of 11 images could not be used." in out.stderr
     assert "Note: 2 of 11 images could not be used." in out.stdout
     assert out.stderr.count("cannot read") == 2
     assert "9 images without labels" in out.stdout
     out = call("examine", "gone.png", *options(tiny_model), code=3)
     assert "Error: no image could be used: " in out.stderr
-    out = call("examine", str(pictures / "deep" / "nothing"), *options(tiny_model), code=3)
+    out = call(
+        "examine", str(pictures / "deep" / "nothing"), *options(tiny_model), code=3
+    )
     (pictures / "empty").mkdir()
     out = call("examine", str(pictures / "empty"), *options(tiny_model), code=3)
     assert "Error: no image was found: name files" in out.stderr
@@ -82,7 +95,9 @@ def test_limits_samples_and_paths_from_stdin(pictures: Path, tiny_model: str) ->
     document = Examination.from_json(out.stdout).document
     assert document.n == 3
     assert "Not all images were used: the first 3." in document.warnings
-    out = call("examine", str(pictures), *options(tiny_model), "--sample", "5", "--json")
+    out = call(
+        "examine", str(pictures), *options(tiny_model), "--sample", "5", "--json"
+    )
     assert json.loads(out.stdout)["n"] == 5
     paths = b"\0".join(str(p).encode() for p in pictures.glob("*.png"))
     out = call("examine", "-", "-0", *options(tiny_model), "--json", stdin=paths)
@@ -93,7 +108,10 @@ def test_usage_errors(pictures: Path, tiny_model: str) -> None:
     for arguments, message in (
         (["--targets", "a,b"], "--sensitive"),
         (["--targets", "a,b", "--sensitive", "x"], "at least two values"),
-        (["--targets", "a,b", "--sensitive", "x,y", "--adapters", "nix"], "there is no adapter"),
+        (
+            ["--targets", "a,b", "--sensitive", "x,y", "--adapters", "nix"],
+            "there is no adapter",
+        ),
     ):
         out = call("examine", str(pictures), *arguments, "--model", tiny_model, code=2)
         assert message in " ".join(out.stderr.replace("│", "").split())
@@ -107,7 +125,9 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
         drawn.image.save(tmp_path / f"{i:02d}.png")
     names = [f"--targets={label}={phrase}" for label, phrase in task.targets.items()]
     for attribute, values in task.sensitive.items():
-        names += [f"--sensitive={attribute}: {label}={p}" for label, p in values.items()]
+        names += [
+            f"--sensitive={attribute}: {label}={p}" for label, p in values.items()
+        ]
     out = call(
         "examine", str(tmp_path), *names, "--template", task.template, "--adapters",
         "zero,orthcali:lam=0", "--views", "8", columns=columns,
@@ -135,7 +155,9 @@ def test_the_miniature_from_end_to_end(tmp_path: Path, columns: int) -> None:
     clf = FairTPTClassifier(
         "miniature", task.targets, task.sensitive, task.template, views=AugMix(8)
     )
-    found = clf.examine(sorted(tmp_path.glob("*.png")), [Zero(), OrthCali(lam=0.0)]).document
+    found = clf.examine(
+        sorted(tmp_path.glob("*.png")), [Zero(), OrthCali(lam=0.0)]
+    ).document
     for adapter in found.adapters:
         assert f"{adapter.changed}:" in out.stdout
     for of in found.attributes.values():
@@ -147,11 +169,20 @@ def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:
     pictures.mkdir()
     for i, drawn in enumerate(task.draw(30, 1, split="validation")):
         drawn.image.save(pictures / f"{i:02d}.png")
-    arguments = ["examine", str(pictures), "--out", str(out), "--template", task.template]
+    arguments = [
+        "examine",
+        str(pictures),
+        "--out",
+        str(out),
+        "--template",
+        task.template,
+    ]
     arguments += ["--targets", ",".join(task.targets), "--sensitive", "red,green,blue"]
     arguments += ["--adapters", "zero,orthcali:lam=0", "--views", "4"]
     told = call(*arguments, "--embed-images", columns=80).stdout
-    changed = [a.changed for a in Examination.load(out / "examine.json").document.adapters]
+    changed = [
+        a.changed for a in Examination.load(out / "examine.json").document.adapters
+    ]
     assert sum(changed) > 0
     files = f"examine.json, examine.html ({sum(changed)} images inside), rows.sqlite"
     assert files in " ".join(told.split())
@@ -167,12 +198,17 @@ def test_the_page_shows_images_if_asked(tmp_path: Path) -> None:
     assert "What each method would change" in bare
 
 
-def test_plans_are_in_json_and_nothing_is_written_unasked(pictures: Path, tiny_model: str) -> None:
+def test_plans_are_in_json_and_nothing_is_written_unasked(
+    pictures: Path, tiny_model: str
+) -> None:
     out = pictures.parent / "out"
     arguments = ["examine", str(pictures), *options(tiny_model), "--adapters", "zero"]
     call(*arguments, columns=80)
     assert not out.exists()
     found = json.loads(call(*arguments, "--json", "--out", str(out)).stdout)
-    assert set(found["attributes"]["sensitive"]["labels_needed"]) >= {"each", "at_random"}
+    assert set(found["attributes"]["sensitive"]["labels_needed"]) >= {
+        "each",
+        "at_random",
+    }
     assert set(found["adapters"][0]["labels_needed"]) == {"pictures", "labels"}
     assert "images_needed" in found["adapters"][0]["pseudo_eod"]["sensitive"]

@@ -34,9 +34,22 @@ def reference(tmp_path: Path) -> Path:
 
 
 def fit(reference: Path, model: str, *more: str, code: int = 4) -> Any:
-    arguments = ["fit", "--adapter", "logit-balance:strength=1", "--images", str(reference), *NAMES]
+    arguments = [
+        "fit",
+        "--adapter",
+        "logit-balance:strength=1",
+        "--images",
+        str(reference),
+        *NAMES,
+    ]
     return call(
-        *arguments, "--model", model, "--out", str(reference.parent / "b"), *more, code=code
+        *arguments,
+        "--model",
+        model,
+        "--out",
+        str(reference.parent / "b"),
+        *more,
+        code=code,
     )
 
 
@@ -73,13 +86,17 @@ def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
     assert parse_adapter("logit-balance:reference=b", path.parent) == found
     changed = parse_adapter(f"logit-balance:keep_prior=0.5,reference={path}")
     assert changed == LogitBalance(1.0, 0.5, found.reference)
-    assert list(parse_adapters([f"zero-shot,logit-balance:reference={path},strength=2"])) == [
+    assert list(
+        parse_adapters([f"zero-shot,logit-balance:reference={path},strength=2"])
+    ) == [
         "zero-shot",
         "logit-balance:reference=b,strength=2",
     ]
 
 
-def test_a_path_of_a_reference_may_have_plus_signs(reference: Path, tiny_model: str) -> None:
+def test_a_path_of_a_reference_may_have_plus_signs(
+    reference: Path, tiny_model: str
+) -> None:
     fit(reference, tiny_model)
     found = load_adapter(reference.parent / "b")
     for name in ("a+b", "c++", "a+tpt", "x +y+ z"):
@@ -109,19 +126,36 @@ def test_file_and_folder_give_the_same_answers(
     folder = ["--adapter", "logit-balance:strength=1", "--reference", str(reference)]
     by_folder = predict(pics, tiny_model, *folder)
     assert answers(by_file) == answers(by_folder)
-    assert "none of the images classified here are among them" in " ".join(by_folder.stderr.split())
+    assert "none of the images classified here are among them" in " ".join(
+        by_folder.stderr.split()
+    )
     plain = predict(pics, tiny_model, "--adapter", "zero-shot")
     assert answers(by_file) != answers(plain)
 
 
-def test_other_references_never_share_answers(many: Path, reference: Path, tiny_model: str) -> None:
-    arguments = ["--adapter", "logit-balance", "--limit", "4", "--out", str(many / "out")]
-    first = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
-    again = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
+def test_other_references_never_share_answers(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
+    arguments = [
+        "--adapter",
+        "logit-balance",
+        "--limit",
+        "4",
+        "--out",
+        str(many / "out"),
+    ]
+    first = predict(
+        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+    )
+    again = predict(
+        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+    )
     assert answers(first) == answers(again)
     assert len(rows_of(many / "out")) == 4  # found again
     picture(999).save(reference / "more.png")
-    other = predict(many / "pics", tiny_model, *arguments, "--reference", str(reference))
+    other = predict(
+        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+    )
     rows = rows_of(many / "out")
     assert len(rows) == 8
     assert len({row.key.method for row in rows}) == 2
@@ -136,23 +170,42 @@ def test_pictures_that_are_answered_are_refused(
     options = ["--adapter", "logit-balance", "--reference", str(reference)]
     out = predict(many / "pics", tiny_model, *options, code=3)
     said = " ".join(out.stderr.split())
-    assert "`--reference` 'reference pictures' has 2 of the images to be classified" in said
+    assert (
+        "`--reference` 'reference pictures' has 2 of the images to be classified"
+        in said
+    )
     assert "allow it with `--reference-is-data`" in said
     paths = "".join(f"{many / 'pics' / f'{i}.png'}\n" for i in (3, 5)).encode()
     stdin = ["predict", "-", "--model", tiny_model, *NAMES, *options]
-    assert "has 1 of the images" in " ".join(call(*stdin, stdin=paths, code=3).stderr.split())
+    assert "has 1 of the images" in " ".join(
+        call(*stdin, stdin=paths, code=3).stderr.split()
+    )
     out = call(*stdin, "--reference-is-data", "--json", stdin=paths)
     assert len(out.stdout.splitlines()) == 2
-    assert "; 1 of the images classified here are among them" in " ".join(out.stderr.split())
-    assert len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
+    assert "; 1 of the images classified here are among them" in " ".join(
+        out.stderr.split()
+    )
+    assert (
+        len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
+    )
 
 
-def test_an_audit_says_which_reference(many: Path, reference: Path, tiny_model: str) -> None:
-    arguments = [*audit_arguments(many, tiny_model), "--adapters", "zero-shot,logit-balance"]
+def test_an_audit_says_which_reference(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
+    arguments = [
+        *audit_arguments(many, tiny_model),
+        "--adapters",
+        "zero-shot,logit-balance",
+    ]
     call(*arguments, "--reference", str(reference))
     audit = Audit.load(many / "out" / "audit.json").document
     told = audit.provenance["reference"]
-    assert (told["folder"], told["images"], told["left_out"]) == ("reference pictures", 11, 1)
+    assert (told["folder"], told["images"], told["left_out"]) == (
+        "reference pictures",
+        11,
+        1,
+    )
     assert (told["shared"], told["methods"]) == (0, ["logit-balance"])
     note = "logit-balance: fitted on 11 images of 'reference pictures'; none of the images "
     assert any(text.startswith(note) for text in audit.warnings)
@@ -166,7 +219,8 @@ def test_an_audit_says_which_reference(many: Path, reference: Path, tiny_model: 
     audit = Audit.load(many / "out" / "audit.json").document
     assert audit.provenance["reference"]["shared"] == 1
     assert any(
-        "; 1 of the images classified here are among them" in text for text in audit.warnings
+        "; 1 of the images classified here are among them" in text
+        for text in audit.warnings
     )
 
 
@@ -174,24 +228,53 @@ def test_an_audit_with_a_file_says_that_sharing_is_not_known(
     many: Path, reference: Path, tiny_model: str
 ) -> None:
     """An audit calls the attribute by its column."""
-    names = [n.replace("water=", "place: water=").replace("land=", "place: land=") for n in NAMES]
-    arguments = ["fit", "--adapter", "logit-balance", "--images", str(reference), *names]
+    names = [
+        n.replace("water=", "place: water=").replace("land=", "place: land=")
+        for n in NAMES
+    ]
+    arguments = [
+        "fit",
+        "--adapter",
+        "logit-balance",
+        "--images",
+        str(reference),
+        *names,
+    ]
     call(*arguments, "--model", tiny_model, "--out", str(many / "b"), code=4)
     method = f"logit-balance:reference={many / 'b'}"
     call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}")
     audit = Audit.load(many / "out" / "audit.json").document
-    assert [run.name for run in audit.runs] == ["zero-shot", "logit-balance:reference=b"]
-    assert any("whether some of them are classified here is not known" in t for t in audit.warnings)
+    assert [run.name for run in audit.runs] == [
+        "zero-shot",
+        "logit-balance:reference=b",
+    ]
+    assert any(
+        "whether some of them are classified here is not known" in t
+        for t in audit.warnings
+    )
     assert "reference" not in audit.provenance
     fit(reference, tiny_model)  # with another name of the attribute
     method = f"logit-balance:reference={reference.parent / 'b'}"
-    out = call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}", code=3)
-    assert "Error: this LogitBalance was fitted with another `--sensitive`" in out.stderr
+    out = call(
+        *audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}", code=3
+    )
+    assert (
+        "Error: this LogitBalance was fitted with another `--sensitive`" in out.stderr
+    )
 
 
-def test_examine_takes_a_reference(many: Path, reference: Path, tiny_model: str) -> None:
+def test_examine_takes_a_reference(
+    many: Path, reference: Path, tiny_model: str
+) -> None:
     arguments = ["examine", str(many / "pics"), "--model", tiny_model, *NAMES, "--json"]
-    arguments += ["--views", "4", "--adapters", "logit-balance", "--reference", str(reference)]
+    arguments += [
+        "--views",
+        "4",
+        "--adapters",
+        "logit-balance",
+        "--reference",
+        str(reference),
+    ]
     found = Examination.from_json(call(*arguments).stdout).document
     assert found.provenance["reference"]["images"] == 11
     assert any("logit-balance: fitted on 11 images" in text for text in found.warnings)
@@ -203,15 +286,27 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
 
     options = ["predict", str(many / "pics"), "--model", tiny_model, *NAMES]
     nothing = "a reference goes with a method that is to be fitted (got"
-    assert f"{nothing} zero)" in said(*options, "--adapter", "zero", "--reference", str(reference))
-    assert f"{nothing} association-correction)" in said(*options, "--reference", str(reference))
+    assert f"{nothing} zero)" in said(
+        *options, "--adapter", "zero", "--reference", str(reference)
+    )
+    assert f"{nothing} association-correction)" in said(
+        *options, "--reference", str(reference)
+    )
     for folder in ("nowhere", str(many / "labels.csv")):
         wrong = [*options, "--adapter", "logit-balance", "--reference", folder]
         assert "`--reference` should be a folder of images (got" in said(*wrong, code=3)
     (many / "empty").mkdir()
     wrong = [*options, "--adapter", "logit-balance", "--reference", str(many / "empty")]
     assert "has no image that can be read" in said(*wrong, code=3)
-    fits = ["fit", "--images", str(reference), "--out", str(many / "b"), "--model", tiny_model]
+    fits = [
+        "fit",
+        "--images",
+        str(reference),
+        "--out",
+        str(many / "b"),
+        "--model",
+        tiny_model,
+    ]
     assert f"{nothing} tpt)" in said(*fits, *NAMES, "--adapter", "tpt")
     assert "it needs sensitive attribute values" in said(
         *fits, "--targets", "cat,dog", "--adapter", "logit-balance"
@@ -224,5 +319,7 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
     assert "`--out` should be in a folder that exists" in said(*fits, "no/b", code=3)
     assert "`--out` should be a file, not a folder" in said(*fits, str(many), code=3)
     before = (reference / "0.png").read_bytes()
-    assert "which is something else): choose" in said(*fits, str(reference / "0.png"), code=3)
+    assert "which is something else): choose" in said(
+        *fits, str(reference / "0.png"), code=3
+    )
     assert (reference / "0.png").read_bytes() == before

@@ -37,7 +37,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         name = f"{i}{HOSTILE}.png"
         picture(i).save(folder / name)
         rows.append(
-            [name, (CAT, DOG)[i % 2], f"{'ab'[i // 2 % 2]}{HOSTILE}", (CAT, DOG)[i % 3 > 0]]
+            [
+                name,
+                (CAT, DOG)[i % 2],
+                f"{'ab'[i // 2 % 2]}{HOSTILE}",
+                (CAT, DOG)[i % 3 > 0],
+            ]
         )
     (folder / f"broken{HOSTILE}.png").write_bytes(b"no image")
     rows += [
@@ -47,7 +52,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     for file in (f"labels{HOSTILE}.csv", f"other{HOSTILE}.csv"):
         with (tmp_path / file).open("w", encoding="utf-8", newline="") as out:
-            csv.writer(out).writerows([["path", f"class{HOSTILE}", PLACE, "label"], *rows])
+            csv.writer(out).writerows(
+                [["path", f"class{HOSTILE}", PLACE, "label"], *rows]
+            )
     (tmp_path / f"m{HOSTILE}.py").write_text("raise ValueError('\\x1b[2J')\n")
     return tmp_path
 
@@ -100,10 +107,16 @@ def test_every_command_is_here() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_escape_reaches_the_terminal(command: str, place: Path, tiny_model: str) -> None:
+def test_no_escape_reaches_the_terminal(
+    command: str, place: Path, tiny_model: str
+) -> None:
     for arguments in COMMANDS[command](place, tiny_model):
         done = CliRunner().invoke(app, [command, *arguments], env={"COLUMNS": "200"})
-        assert done.exit_code in (0, 2, 3, 4, 5), (arguments, done.output, done.exception)
+        assert done.exit_code in (0, 2, 3, 4, 5), (
+            arguments,
+            done.output,
+            done.exception,
+        )
         for text in (done.stdout, done.stderr):
             odd = {c for c in text if not c.isprintable()} - {"\n", "\xa0"}
             assert not odd, (arguments, text)

@@ -91,13 +91,20 @@ def test_stored_features(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = BIRDS.targets, {"background": BIRDS.sensitive["background"]}, BIRDS.template
     clf = FairTPTClassifier("miniature", *names)
     vectors = clf.encode([one.image for one in DRAWN], with_views=False)[:, 0].numpy()
-    np.savez(birds / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)])
+    np.savez(
+        birds / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)]
+    )
     sets = [clf._task.target_prompts, *clf._task.sensitive_prompts.values()]
     tables = [clf._task.target_features, *clf._task.sensitive_features.values()]
     prompts = [text for prompt_set in sets for text in prompt_set.texts]
     texts = np.concatenate([table.numpy(force=True) for table in tables])
     np.savez(birds / "text.npz", prompts=prompts, features=texts, scale=clf._task.scale)
-    stored = "--features", str(birds / "images.npz"), "--text-features", str(birds / "text.npz")
+    stored = (
+        "--features",
+        str(birds / "images.npz"),
+        "--text-features",
+        str(birds / "text.npz"),
+    )
     labels = "--labels", str(birds / "labels.csv"), *COLUMNS
     out = call("mitigate", *stored, *NAMED, *labels, "--out", str(birds / "stored"))
     by_features = used(birds / "stored", out.stdout, monkeypatch, lines=4)
@@ -142,12 +149,20 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
 def test_without_an_effect_no_method_is_written(birds: Path) -> None:
     folder = birds / "few"
     folder.mkdir()
-    other = FairTPTClassifier("miniature", ["a", "b"], ["c", "d"], adapter="logit-balance")
-    other.fit([one.image for one in DRAWN]).save(folder / "adapter.safetensors")  # earlier
+    other = FairTPTClassifier(
+        "miniature", ["a", "b"], ["c", "d"], adapter="logit-balance"
+    )
+    other.fit([one.image for one in DRAWN]).save(
+        folder / "adapter.safetensors"
+    )  # earlier
     out = mitigate(birds, "few", "--labels", str(birds / "few.csv"), *COLUMNS)
     assert not (folder / "adapter.safetensors").exists()
-    assert "No method is chosen: association-correction does not" in " ".join(out.stdout.split())
-    assert "No method is chosen: association-" in (folder / "report.html").read_text("utf-8")
+    assert "No method is chosen: association-correction does not" in " ".join(
+        out.stdout.split()
+    )
+    assert "No method is chosen: association-" in (folder / "report.html").read_text(
+        "utf-8"
+    )
 
 
 @pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
@@ -173,10 +188,14 @@ def test_images_that_cannot_be_used_are_counted(birds: Path) -> None:
         (NAMES, 2, "'nowhere' does not exist."),
     ],
 )
-def test_bad_input_is_refused(more: list[str], code: int, message: str, tmp_path: Path) -> None:
+def test_bad_input_is_refused(
+    more: list[str], code: int, message: str, tmp_path: Path
+) -> None:
     where = "nowhere" if more is NAMES else str(tmp_path)
     out = call("mitigate", where, "--out", str(tmp_path), *more, code=code)
-    assert message in " ".join(out.stderr.replace("'--", "--").replace("':", ":").split())
+    assert message in " ".join(
+        out.stderr.replace("'--", "--").replace("':", ":").split()
+    )
 
 
 def test_an_audit_compares_the_same_methods() -> None:
@@ -187,5 +206,7 @@ def test_an_audit_compares_the_same_methods() -> None:
 def test_a_foreign_file_is_not_replaced(birds: Path) -> None:
     (birds / "foreign").mkdir()
     (birds / "foreign" / "adapter.safetensors").write_text("mine")
-    out = mitigate(birds, "foreign", "--labels", str(birds / "few.csv"), *COLUMNS, code=3)
+    out = mitigate(
+        birds, "foreign", "--labels", str(birds / "few.csv"), *COLUMNS, code=3
+    )
     assert "is not a file of fair-tta: choose another place (--out)" in out.stderr

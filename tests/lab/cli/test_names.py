@@ -25,8 +25,14 @@ def test_targets() -> None:
     [
         (["cat"], r"`targets` should name at least two values \(got \['cat'\]\)"),
         ([""], "should name at least two values"),
-        (["cat,dog", "cat"], r"`targets` should have distinct names \(\['cat'\] came twice\)"),
-        (["cat=of a cat,dog=of a dog"], "looks like several names, some with phrases: repeat"),
+        (
+            ["cat,dog", "cat"],
+            r"`targets` should have distinct names \(\['cat'\] came twice\)",
+        ),
+        (
+            ["cat=of a cat,dog=of a dog"],
+            "looks like several names, some with phrases: repeat",
+        ),
         (["cat,dog=of a dog"], "looks like several names"),
         (["cat=", "dog"], "non-empty strings"),
     ],
@@ -36,12 +42,16 @@ def test_targets_that_cannot_be_meant(texts: list[str], message: str) -> None:
         targets_option(texts)
 
 
-words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Co", "Zs"]), min_size=1, max_size=8)
+words = st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Co", "Zs"]), min_size=1, max_size=8
+)
 
 
 @given(st.dictionaries(words, words, min_size=2, max_size=4))
 def test_any_names_can_be_written(names: dict[str, str]) -> None:
-    if len(set(names.values())) < len(names) or any("\\" in w for p in names.items() for w in p):
+    if len(set(names.values())) < len(names) or any(
+        "\\" in w for p in names.items() for w in p
+    ):
         return
 
     def escaped(text: str) -> str:
@@ -59,21 +69,34 @@ def test_sensitive() -> None:
         "place": {"on water": "on water", "on land": "on land"}
     }
     two = sensitive_option(["age: young,old", "gender: f=woman", "gender: m=man"], "s")
-    assert two == {"age": {"young": "young", "old": "old"}, "gender": {"f": "woman", "m": "man"}}
-    with pytest.raises(FairTTAError, match=r"`sensitive age:` should name at least two values"):
+    assert two == {
+        "age": {"young": "young", "old": "old"},
+        "gender": {"f": "woman", "m": "man"},
+    }
+    with pytest.raises(
+        FairTTAError, match=r"`sensitive age:` should name at least two values"
+    ):
         sensitive_option(["age: young"], "s")
     for nameless in (": young,old", " :young=of age"):
-        with pytest.raises(FairTTAError, match="an attribute is written before the colon"):
+        with pytest.raises(
+            FairTTAError, match="an attribute is written before the colon"
+        ):
             sensitive_option([nameless], "s")
 
 
 def test_renames() -> None:
-    assert parse_renames(["place: 0=land", "place:1=water, deep", r"a b: x\:y\=z=w"]) == {
+    assert parse_renames(
+        ["place: 0=land", "place:1=water, deep", r"a b: x\:y\=z=w"]
+    ) == {
         "place": {"0": "land", "1": "water, deep"},
         "a b": {"x:y=z": "w"},
     }
     for text in ("0=land", "place: 0", "place: 0=", "place:=x", "place: a=b=c"):
-        with pytest.raises(FairTTAError, match="a renaming is written 'column: value=label'"):
+        with pytest.raises(
+            FairTTAError, match="a renaming is written 'column: value=label'"
+        ):
             parse_renames([text])
-    with pytest.raises(FairTTAError, match="the value '0' of column 'place' is renamed twice"):
+    with pytest.raises(
+        FairTTAError, match="the value '0' of column 'place' is renamed twice"
+    ):
         parse_renames(["place: 0=land", "place: 0=water"])

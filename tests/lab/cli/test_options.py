@@ -60,9 +60,14 @@ def test_a_subclass_may_have_a_default() -> None:
 
 def test_an_option_without_effect_is_refused() -> None:
     code, output = run(serve, "blue", "--drink", "mate", "--extras", "milk")
-    assert (code, "Invalid value for --extras: there is no sugar." in output) == (2, True)
+    assert (code, "Invalid value for --extras: there is no sugar." in output) == (
+        2,
+        True,
+    )
 
 
 def test_no_option_is_read_by_a_name_in_quotes() -> None:
     for path in Path(fair_tta.lab.cli.__file__).parent.glob("*.py"):
-        assert not re.search(r"context\.params|context\.meta", path.read_text("utf-8")), path
+        assert not re.search(
+            r"context\.params|context\.meta", path.read_text("utf-8")
+        ), path

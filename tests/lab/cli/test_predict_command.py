@@ -66,8 +66,12 @@ def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> N
     names = NAMES[: NAMES.index("--template")]
     for second in (sentences[1], f"@{file}"):
         given = ["--template", sentences[0], "--template", second]
-        out = call("predict", image, "--model", tiny_model, *names, *given, *method, "--json")
-        assert json.loads(out.stdout)["probabilities"] == pytest.approx(wanted.probabilities)
+        out = call(
+            "predict", image, "--model", tiny_model, *names, *given, *method, "--json"
+        )
+        assert json.loads(out.stdout)["probabilities"] == pytest.approx(
+            wanted.probabilities
+        )
     for wrong, message in (
         ("@no/file.txt", "'no/file.txt' could not be read"),
         ("a photo.", "should have a slot for the target"),
@@ -90,11 +94,20 @@ def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None
         assert row["error"] is None
         assert row["label"] == wanted.label
         assert row["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-5)
-        assert row["sensitive_entropy"] == pytest.approx(wanted.sensitive_entropy, abs=1e-5)
+        assert row["sensitive_entropy"] == pytest.approx(
+            wanted.sensitive_entropy, abs=1e-5
+        )
 
 
 def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
-    out = call("predict", str(pictures), *options(tiny_model), "--csv", "--adapter", "zero:rho=0.5")
+    out = call(
+        "predict",
+        str(pictures),
+        *options(tiny_model),
+        "--csv",
+        "--adapter",
+        "zero:rho=0.5",
+    )
     rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
     assert len(rows) == 3
     names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
@@ -103,7 +116,9 @@ def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
         assert row["label"] == wanted.label
         assert float(row["p: dog"]) == pytest.approx(wanted.probabilities["dog"])
         assert row["error"] == ""
-        assert row["zero-shot label"] == max(wanted.zero_shot, key=lambda t: wanted.zero_shot[t])
+        assert row["zero-shot label"] == max(
+            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
+        )
 
 
 def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None:
@@ -115,12 +130,16 @@ def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None
     for row in rows:
         wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
         assert 0 < float(row["p: dog"]) < 1
-        assert row["zero-shot label"] == max(wanted.zero_shot, key=lambda t: wanted.zero_shot[t])
+        assert row["zero-shot label"] == max(
+            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
+        )
     out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
     assert "'own.py' has no 'Hard': it has SoftVote." in out.stderr
 
 
-def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str) -> None:
+def test_table_shows_every_picture_and_no_markup(
+    pictures: Path, tiny_model: str
+) -> None:
     for i in range(20):  # more than a batch
         picture(i).save(pictures / f"z{i}.png")
     out = call("predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot",
@@ -132,9 +151,13 @@ def test_table_shows_every_picture_and_no_markup(pictures: Path, tiny_model: str
     assert all(f"z{i}.png" in flat for i in range(20))
 
 
-def test_broken_pictures_do_not_stop_the_others(pictures: Path, tiny_model: str) -> None:
+def test_broken_pictures_do_not_stop_the_others(
+    pictures: Path, tiny_model: str
+) -> None:
     (pictures / "broken.png").write_bytes(b"GIF89a")
-    files = [str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")]
+    files = [
+        str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")
+    ]
     for way in ("--json", "--csv"):
         out = call("predict", *files, *options(tiny_model), way, code=4)
         assert "3 of 4 images could not be used." in out.stderr
@@ -158,11 +181,15 @@ def test_paths_from_stdin(pictures: Path, tiny_model: str) -> None:
     assert len(out.stdout.splitlines()) == 2
 
 
-def test_paths_in_the_code_page_of_a_windows_console(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_the_code_page_of_a_windows_console(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def oem(name: str) -> codecs.CodecInfo | None:
         return codecs.lookup("cp850") if name == "oem" else None
 
-    monkeypatch.setattr("os.fsdecode", lambda path: path.decode("utf-8", "surrogatepass"))
+    monkeypatch.setattr(
+        "os.fsdecode", lambda path: path.decode("utf-8", "surrogatepass")
+    )
     monkeypatch.setattr(
         "sys.stdin", io.TextIOWrapper(io.BytesIO("a.png\r\n\xfc.png".encode("cp850")))
     )
@@ -188,7 +215,13 @@ def test_names_that_are_not_utf8(tmp_path: Path, tiny_model: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
 def test_a_reader_that_has_enough(pictures: Path, tiny_model: str) -> None:
-    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot"]
+    arguments = [
+        "predict",
+        str(pictures),
+        *options(tiny_model),
+        "--adapter",
+        "zero-shot",
+    ]
     reading, writing = os.pipe()
     os.close(reading)  # as `head` does
     code = (
@@ -226,7 +259,14 @@ def test_names_that_a_pipe_cannot_show(
 
 
 def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
-    arguments = ["predict", str(pictures / "b.png"), *NAMES, "--adapter", "zero-shot", "--json"]
+    arguments = [
+        "predict",
+        str(pictures / "b.png"),
+        *NAMES,
+        "--adapter",
+        "zero-shot",
+        "--json",
+    ]
     note = "no --model: the embedded miniature model, which knows drawn images only\n"
     assert call(*arguments).stderr == note
     assert call(*arguments, "--model", "miniature").stderr == ""
@@ -246,36 +286,71 @@ def test_usage_errors(pictures: Path, tiny_model: str) -> None:
         assert message in " ".join(out.stderr.replace("│", "").split())
 
 
-def test_input_that_cannot_be_used(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
+def test_input_that_cannot_be_used(
+    pictures: Path, tiny_model: str, tmp_path: Path
+) -> None:
     targets = ("--targets", "a,b")
-    out = call("predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3)
+    out = call(
+        "predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3
+    )
     assert out.stderr.startswith("Error: `--model '/no/model'` could not be loaded")
-    out = call("predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2)
+    out = call(
+        "predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2
+    )
     assert "it needs sensitive attribute values" in out.stderr
     (tmp_path / "nothing").mkdir()
-    out = call("predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3)
+    out = call(
+        "predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3
+    )
     assert "Error: no image was found: name files" in out.stderr
-    out = call("predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3)
+    out = call(
+        "predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3
+    )
     assert "Error: `--device` 'nix' cannot be used" in out.stderr
-    out = call("predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3)
+    out = call(
+        "predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3
+    )
     assert "Error: `--dtype` should be 'auto', 'float32', 'float16'" in out.stderr
 
 
-@pytest.mark.parametrize("more", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)])
-def test_precision(pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]) -> None:
+@pytest.mark.parametrize(
+    "more", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
+)
+def test_precision(
+    pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]
+) -> None:
     """Workers load the model as the driver does: another precision would be another model."""
-    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "zero-shot", "--csv"]
-    half = call(*arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more)
+    arguments = [
+        "predict",
+        str(pictures),
+        *options(tiny_model),
+        "--adapter",
+        "zero-shot",
+        "--csv",
+    ]
+    half = call(
+        *arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more
+    )
     full = call(*arguments)
     assert half.stdout.count("\n") == full.stdout.count("\n")
     assert half.stdout != full.stdout
 
 
 @pytest.mark.parametrize("more", [[], ["--workers", "2"]])
-def test_a_method_that_is_not_fitted(pictures: Path, tiny_model: str, more: list[str]) -> None:
-    arguments = ["predict", str(pictures), *options(tiny_model), "--adapter", "logit-balance"]
+def test_a_method_that_is_not_fitted(
+    pictures: Path, tiny_model: str, more: list[str]
+) -> None:
+    arguments = [
+        "predict",
+        str(pictures),
+        *options(tiny_model),
+        "--adapter",
+        "logit-balance",
+    ]
     out = call(*arguments, *more, code=2)
-    assert "'logit-balance' has to be fitted: name a folder" in " ".join(out.stderr.split())
+    assert "'logit-balance' has to be fitted: name a folder" in " ".join(
+        out.stderr.split()
+    )
 
 
 def test_folders_are_read_in_order(tmp_path: Path) -> None:
@@ -285,18 +360,33 @@ def test_folders_are_read_in_order(tmp_path: Path) -> None:
     assert list(find_images([str(tmp_path)])) == everything
 
 
-def test_kept_answers_samples_and_messages(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
-    arguments = ["predict", str(pictures), "--model", tiny_model, "--views", "4", "--csv", *NAMES]
+def test_kept_answers_samples_and_messages(
+    pictures: Path, tiny_model: str, tmp_path: Path
+) -> None:
+    arguments = [
+        "predict",
+        str(pictures),
+        "--model",
+        tiny_model,
+        "--views",
+        "4",
+        "--csv",
+        *NAMES,
+    ]
 
     def rows(*more: str) -> list[list[str]]:
-        return [row[:2] for row in csv.reader(io.StringIO(call(*arguments, *more).stdout))][1:]
+        return [
+            row[:2] for row in csv.reader(io.StringIO(call(*arguments, *more).stdout))
+        ][1:]
 
     whole = rows()
     for _ in range(2):
         assert rows("--out", str(tmp_path / "out")) == whole
     assert rows("--limit", "2") == whole[:2]
     assert len(rows("--sample", "2")) == 2
-    assert "there is nothing to throw away" in call(*arguments, "--restart", code=2).stderr
+    assert (
+        "there is nothing to throw away" in call(*arguments, "--restart", code=2).stderr
+    )
     wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
     assert "should hold text in Unicode" in call(*wrong, code=2).stderr
 
@@ -312,17 +402,31 @@ def test_names_in_csv_are_text_and_in_json_as_they_are(
             picture().save(file, "png")
     arguments = ["predict", *names, *options(tiny_model), "--adapter", "zero-shot"]
     rows = csv.DictReader(io.StringIO(call(*arguments, "--csv").stdout, newline=""))
-    assert [row["image"] for row in rows] == ["'=1.png", r"caf\udce9.png", r"\x1b[2J.png"]
+    assert [row["image"] for row in rows] == [
+        "'=1.png",
+        r"caf\udce9.png",
+        r"\x1b[2J.png",
+    ]
     lines = call(*arguments, "--json").stdout.splitlines()
     assert [json.loads(line)["image"] for line in lines] == names
 
 
 def test_progress_has_the_total(pictures: Path, tiny_model: str) -> None:
-    words = ("predict", str(pictures), *NAMES, "--model", tiny_model, "--adapter", "zero-shot")
+    words = (
+        "predict",
+        str(pictures),
+        *NAMES,
+        "--model",
+        tiny_model,
+        "--adapter",
+        "zero-shot",
+    )
     lines = call(*words, "--progress").stderr.splitlines()
     assert lines[0] == "0 of 3 images"
     assert lines[-1] == "3 of 3 images"  # one batch has no rate yet
-    assert call(*words, "--progress", "--limit", "2").stderr.startswith("0 of 2 images\n")
+    assert call(*words, "--progress", "--limit", "2").stderr.startswith(
+        "0 of 2 images\n"
+    )
     paths = "\n".join(map(str, pictures.rglob("*.jpg"))).encode()
     stdin = call("predict", "-", *words[2:], "--progress", stdin=paths).stderr
     assert stdin.startswith("0 images\n")

@@ -26,7 +26,9 @@ CODES = {Split.TRAIN: {0}, Split.VALIDATION: {1}, Split.TEST: {2}, Split.ALL: {0
 
 @pytest.mark.parametrize("layout", made.CELEBA_LAYOUTS)
 @pytest.mark.parametrize("task", CELEBA_TASKS, ids=str)
-def test_all_layouts_give_the_labels(layout: str, task: BenchmarkTask, tmp_path: Path) -> None:
+def test_all_layouts_give_the_labels(
+    layout: str, task: BenchmarkTask, tmp_path: Path
+) -> None:
     made.CELEBA_LAYOUTS[layout](tmp_path)
     field, yes, no = YES_AND_NO[task.target]
     for split, codes in CODES.items():
@@ -61,7 +63,9 @@ def test_labels_alone_can_be_read(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"has no folder img_align_celeba\.\n"):
         read_celeba(tmp_path, HAIR)
     (tmp_path / "img_align_celeba.zip").write_bytes(b"PK")
-    with pytest.raises(DatasetError, match=r"\(there is an archive of that name: unpack it\)"):
+    with pytest.raises(
+        DatasetError, match=r"\(there is an archive of that name: unpack it\)"
+    ):
         read_celeba(tmp_path, HAIR)
 
 
@@ -96,7 +100,9 @@ def test_a_partial_copy_gives_one_summary(tmp_path: Path) -> None:
 
     for name in test:
         (tmp_path / "img_align_celeba" / name).unlink(missing_ok=True)
-    with pytest.raises(DatasetError, match=r"CelebA: no usable record in .*\n.*image file is mis"):
+    with pytest.raises(
+        DatasetError, match=r"CelebA: no usable record in .*\n.*image file is mis"
+    ):
         read_celeba(tmp_path, HAIR)
 
 
@@ -129,7 +135,10 @@ def test_a_web_page_in_disguise_is_named_as_such(file: str, tmp_path: Path) -> N
         read_celeba(tmp_path, HAIR)
     text = str(caught.value)
     assert f"{file}' is a web page (HTML) saved under that name" in text
-    assert "titled 'Google Drive - Quota exceeded', not a label file: its download has fai" in text
+    assert (
+        "titled 'Google Drive - Quota exceeded', not a label file: its download has fai"
+        in text
+    )
     assert "mmlab.ie.cuhk.edu.hk" in text
 
 
@@ -137,25 +146,36 @@ def test_a_web_page_in_disguise_is_named_as_such(file: str, tmp_path: Path) -> N
 def test_a_web_page_may_also_be_a_csv(file: str, tmp_path: Path) -> None:
     made.celeba_kaggle(tmp_path)
     (tmp_path / file).write_text("<html>no title")
-    with pytest.raises(DatasetError, match=r"(?s)CelebA: .* is a web page \(HTML\) .*mmlab.*DIR"):
+    with pytest.raises(
+        DatasetError, match=r"(?s)CelebA: .* is a web page \(HTML\) .*mmlab.*DIR"
+    ):
         read_celeba(tmp_path, HAIR)
 
 
 def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     made.celeba_flat(tmp_path)
-    splits, labels = tmp_path / "list_eval_partition.txt", tmp_path / "list_attr_celeba.txt"
+    splits, labels = (
+        tmp_path / "list_eval_partition.txt",
+        tmp_path / "list_attr_celeba.txt",
+    )
     splits.unlink()
-    with pytest.raises(DatasetError, match=r"has no list_eval_partition.txt or list_eval_part"):
+    with pytest.raises(
+        DatasetError, match=r"has no list_eval_partition.txt or list_eval_part"
+    ):
         read_celeba(tmp_path, HAIR)
     assert len(read_celeba(tmp_path, HAIR, split=Split.ALL)) == 32
-    labels.write_text(labels.read_text().replace("Male", "Female").replace("Blond", "Fair"))
+    labels.write_text(
+        labels.read_text().replace("Male", "Female").replace("Blond", "Fair")
+    )
     with pytest.raises(DatasetError, match=r"lacks \['Blond_Hair', 'Male'\]"):
         read_celeba(tmp_path, HAIR, split=Split.ALL)
     labels.write_text("202599\n")
     with pytest.raises(DatasetError, match=r"lacks \['Blond_Hair', 'Male'\]"):
         read_celeba(tmp_path, HAIR, split=Split.ALL)
     labels.unlink()
-    with pytest.raises(DatasetError, match=r"txt or list_attr_celeba.csv \(it has img_align_cele"):
+    with pytest.raises(
+        DatasetError, match=r"txt or list_attr_celeba.csv \(it has img_align_cele"
+    ):
         read_celeba(tmp_path, HAIR)
 
 
@@ -171,8 +191,12 @@ def test_a_file_without_the_count_and_with_zeros_is_read(tmp_path: Path) -> None
 
 
 def test_tasks_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"`task` should be one of CelebA \(got 'FairFace gend"):
+    with pytest.raises(
+        DatasetError, match=r"`task` should be one of CelebA \(got 'FairFace gend"
+    ):
         read_celeba(tmp_path, PAPER_TASKS[0])
     age = BenchmarkTask("CelebA", "age", HAIR.targets, HAIR.sensitive, HAIR.template)
-    with pytest.raises(DatasetError, match=r"`task` should ask for attributes of CelebA, \['gend"):
+    with pytest.raises(
+        DatasetError, match=r"`task` should ask for attributes of CelebA, \['gend"
+    ):
         read_celeba(tmp_path, age)

@@ -23,7 +23,9 @@ def expected(task: BenchmarkTask) -> dict[str, tuple[str, dict[str, str]]]:
     found = {}
     for file, age, gender, race, _ in made.fairface_rows("val"):
         values = {
-            "age": "young" if age in ("0-2", "3-9", "10-19", "20-29", "30-39") else "old",
+            "age": "young"
+            if age in ("0-2", "3-9", "10-19", "20-29", "30-39")
+            else "old",
             "gender": {"Male": "male", "Female": "female"}[gender],
             "race": "Latino Hispanic" if race == "Latino_Hispanic" else race,
         }
@@ -31,14 +33,18 @@ def expected(task: BenchmarkTask) -> dict[str, tuple[str, dict[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("images", ["", "fairface", Padding.NARROW.value, Padding.WIDE.value])
+@pytest.mark.parametrize(
+    "images", ["", "fairface", Padding.NARROW.value, Padding.WIDE.value]
+)
 @pytest.mark.parametrize("prefix", ["", "fairface/"])
 def test_layouts(images: str, prefix: str, tmp_path: Path) -> None:
     made.fairface(tmp_path, images=images, prefix=prefix)
     for task in PAPER_TASKS:
         if task.dataset == "FairFace":
             dataset = read_fairface(tmp_path, task)
-            assert {r.key: (r.target, dict(r.sensitive)) for r in dataset} == expected(task)
+            assert {r.key: (r.target, dict(r.sensitive)) for r in dataset} == expected(
+                task
+            )
             assert all(r.path == tmp_path / images / r.key for r in dataset)
             assert dataset.parameters["images"] == (images or ".")
             assert dataset.problems.to_dict() == {
@@ -58,7 +64,9 @@ def test_splits(tmp_path: Path) -> None:
     assert [r.key for r in train] == [f"train/{i}.jpg" for i in range(1, 8)]
     assert len(both) == 7 + 126
     assert both.problems.counts[ProblemKind.PARTIAL] == 2
-    with pytest.raises(DatasetError, match=r"`split` should not be TEST: that of FairFace is not"):
+    with pytest.raises(
+        DatasetError, match=r"`split` should not be TEST: that of FairFace is not"
+    ):
         read_fairface(tmp_path, GENDER_RACE, split=Split.TEST)
     (tmp_path / "fairface" / "fairface_label_train.csv").rename(
         tmp_path / "fairface" / "train_labels.csv"
@@ -66,22 +74,30 @@ def test_splits(tmp_path: Path) -> None:
     renamed = read_fairface(tmp_path, GENDER_RACE, split=Split.TRAIN)
     assert renamed.records == train.records
     (tmp_path / "fairface" / "train_labels.csv").unlink()
-    with pytest.raises(DatasetError, match=r"has no fairface_label_train.csv or train_labels.csv"):
+    with pytest.raises(
+        DatasetError, match=r"has no fairface_label_train.csv or train_labels.csv"
+    ):
         read_fairface(tmp_path, GENDER_RACE, split=Split.ALL)
 
 
 def test_paddings_are_chosen_and_recorded(tmp_path: Path) -> None:
     made.fairface(tmp_path, images=Padding.NARROW.value)
     made.fairface(tmp_path, images=Padding.WIDE.value)
-    assert read_fairface(tmp_path, AGE_RACE).parameters["images"] == Padding.NARROW.value
+    assert (
+        read_fairface(tmp_path, AGE_RACE).parameters["images"] == Padding.NARROW.value
+    )
     wide = read_fairface(tmp_path, AGE_RACE, padding=Padding.WIDE)
     assert wide.parameters["images"] == Padding.WIDE.value
     assert all(Padding.WIDE.value in r.path.parts for r in wide)
     made.fairface(tmp_path / "one", images=Padding.WIDE.value)
-    with pytest.raises(DatasetError, match=r"has no folder fairface-img-margin025-trainval/val\."):
+    with pytest.raises(
+        DatasetError, match=r"has no folder fairface-img-margin025-trainval/val\."
+    ):
         read_fairface(tmp_path / "one", AGE_RACE, padding=Padding.NARROW)
     (tmp_path / "one" / Padding.WIDE.value).rename(tmp_path / "pictures")
-    with pytest.raises(DatasetError, match=r"has no folder val\.\nNothing is downloaded(?s:.*)DIR"):
+    with pytest.raises(
+        DatasetError, match=r"has no folder val\.\nNothing is downloaded(?s:.*)DIR"
+    ):
         read_fairface(tmp_path / "one", AGE_RACE)
 
 
@@ -97,7 +113,12 @@ def dates(bracket: str) -> list[str]:
             datetime.date(2023, month, other)
         except ValueError:
             continue
-        found += [f"{other}-{name}", f"{other:02}-{name}", f"{name}-{other:02}", f"{other}. {name}"]
+        found += [
+            f"{other}-{name}",
+            f"{other:02}-{name}",
+            f"{name}-{other:02}",
+            f"{other}. {name}",
+        ]
         found += [f"2023-{month:02}-{other:02}", f"2023-{month:02}-{other:02} 00:00:00"]
     if numbers[1] == 19:
         found += [f"{MONTHS[numbers[0] - 1]}-19", f"2019-{numbers[0]:02}-01"]
@@ -119,10 +140,25 @@ def test_no_other_date_becomes_a_bracket() -> None:
     fine = {text for age in made.FAIRFACE_AGES[:8] for text in dates(age)}
     for month, name in enumerate(MONTHS, 1):
         for day in range(1, 100):
-            for text in (f"{day}-{name}", f"{name}-{day:02}", f"2022-{month:02}-{day:02}"):
+            for text in (
+                f"{day}-{name}",
+                f"{name}-{day:02}",
+                f"2022-{month:02}-{day:02}",
+            ):
                 same = text.replace("2022", "2023")
                 assert (bracket_of(text) is not None) == (same in fine), text
-    for text in ("", "35", "3-90", "29-20", "1-0-2", "2-Foo", "70", "nan", "43716", "3-9-2023"):
+    for text in (
+        "",
+        "35",
+        "3-90",
+        "29-20",
+        "1-0-2",
+        "2-Foo",
+        "70",
+        "nan",
+        "43716",
+        "3-9-2023",
+    ):
         assert bracket_of(text) is None
 
 
@@ -166,7 +202,9 @@ def test_the_cut_goes_between_brackets(tmp_path: Path) -> None:
     assert dataset.problems.counts[ProblemKind.BETWEEN_AGES] == 14 * 4
     assert {"young_below": 20, "old_from": 60}.items() <= dataset.parameters.items()
     for bad in (AgeCut(35), AgeCut(1), AgeCut(71), AgeCut(40, 45)):
-        with pytest.raises(DatasetError, match=r"`ages` should cut between the brackets of FairFa"):
+        with pytest.raises(
+            DatasetError, match=r"`ages` should cut between the brackets of FairFa"
+        ):
             read_fairface(tmp_path, AGE_RACE, ages=bad)
         assert len(read_fairface(tmp_path, GENDER_RACE, ages=bad)) == 126
     for good in (AgeCut(3), AgeCut(10), AgeCut(70)):
@@ -196,5 +234,7 @@ def test_odd_rows_and_columns(tmp_path: Path) -> None:
         ProblemKind.PARTIAL: 1,
     }
     labels.write_text("file,age,sex\nval/1.jpg,3-9,Male\n")
-    with pytest.raises(DatasetError, match=r"but lacks \['gender', 'race'\] \(it has \['file', "):
+    with pytest.raises(
+        DatasetError, match=r"but lacks \['gender', 'race'\] \(it has \['file', "
+    ):
         read_fairface(tmp_path, GENDER_RACE)

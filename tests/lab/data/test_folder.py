@@ -36,10 +36,18 @@ def read(root: Path, text: str | bytes, **changes: Any) -> Dataset:
     return read_folder(root / "images", root / "labels.csv", **{**COLUMNS, **changes})
 
 
-def rows_of(images: Path, labels: Path, *, check_images: bool = True) -> list[Record | Problem]:
+def rows_of(
+    images: Path, labels: Path, *, check_images: bool = True
+) -> list[Record | Problem]:
     """Without what is about the folder as a whole."""
-    rows = Labels(images, labels, "animal", ("place",)).scan().records(check_images=check_images)
-    return [row for row in rows if not isinstance(row, Problem) or not row.kind.is_of_file]
+    rows = (
+        Labels(images, labels, "animal", ("place",))
+        .scan()
+        .records(check_images=check_images)
+    )
+    return [
+        row for row in rows if not isinstance(row, Problem) or not row.kind.is_of_file
+    ]
 
 
 def problem_kinds(rows: list[Record | Problem]) -> list[ProblemKind]:
@@ -58,7 +66,11 @@ def root(tmp_path: Path) -> Path:
 def test_records(root: Path) -> None:
     dataset = read_folder(root / "images", root / "labels.csv", **COLUMNS)
     assert [(r.key, r.target, r.sensitive) for r in dataset] == [
-        (f"{i}.png", ("cat", "dog")[i % 2], {"place": ("indoors", "outdoors")[i // 2 % 2]})
+        (
+            f"{i}.png",
+            ("cat", "dog")[i % 2],
+            {"place": ("indoors", "outdoors")[i // 2 % 2]},
+        )
         for i in range(6)
     ]
     assert all(r.path == root / "images" / r.key for r in dataset)
@@ -66,10 +78,16 @@ def test_records(root: Path) -> None:
     assert str(dataset.problems) == "no problems"
     assert dataset.task is None
     assert dataset.parameters == {"labels": "labels.csv", "target": "animal"}
-    assert str(dataset).startswith("images: 6 records (labels labels.csv, target animal)")
+    assert str(dataset).startswith(
+        "images: 6 records (labels labels.csv, target animal)"
+    )
 
 
-TABLE = [["path", "animal", "place"], ["0.png", "cat", "Zürich, CH"], ["1.png", "dog", "a;b|c\td"]]
+TABLE = [
+    ["path", "animal", "place"],
+    ["0.png", "cat", "Zürich, CH"],
+    ["1.png", "dog", "a;b|c\td"],
+]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
@@ -89,9 +107,7 @@ def test_separators_encodings_and_line_ends(
 
 
 def test_what_spreadsheets_add(root: Path) -> None:
-    text = (
-        "sep=;\r\n path ; animal;place;;\r\n 0.png ;cat; in ;;\r\n\r\n1.png;dog;out;;\r\n;;;;\r\n"
-    )
+    text = "sep=;\r\n path ; animal;place;;\r\n 0.png ;cat; in ;;\r\n\r\n1.png;dog;out;;\r\n;;;;\r\n"
     dataset = read(root, text)
     assert [(r.key, r.target, r.sensitive["place"]) for r in dataset] == [
         ("0.png", "cat", "in"),
@@ -101,7 +117,9 @@ def test_what_spreadsheets_add(root: Path) -> None:
 
 
 cells = (
-    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+    st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+    )
     .map(str.strip)
     .filter(lambda text: text.lower() not in MISSING and text != "")
 )
@@ -161,8 +179,14 @@ def test_paths(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as as_on_windows:
         as_on_windows.setattr(paths, "os", SimpleNamespace(path=ntpath, sep="\\"))
         assert paths.key_of(Path("C:/a/b/c.png"), Path("C:/a"), "b/c.png") == "b/c.png"
-        assert paths.key_of(Path("c:/A/b/c.png"), Path("C:/a"), "c:/A/b/c.png") == "b/c.png"
-        assert paths.key_of(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png") == "../b/c.png"
+        assert (
+            paths.key_of(Path("c:/A/b/c.png"), Path("C:/a"), "c:/A/b/c.png")
+            == "b/c.png"
+        )
+        assert (
+            paths.key_of(Path("C:/b/c.png"), Path("C:/a"), "..\\b/c.png")
+            == "../b/c.png"
+        )
     windows = read(root, 'path,animal,place\n"deep er\\an, other.png",cat,in\n')
     assert [r.path for r in windows] == [rows[1][1]]
 
@@ -189,9 +213,12 @@ def test_one_file_is_one_picture_however_it_is_spelt(
         (["cat"] * 7, [ProblemKind.DUPLICATE] * 6),
         (["cat", "dog"] * 3 + ["cat"], [ProblemKind.CONFLICT] * 7),
     ):
-        rows = [[name, animal, "in"] for name, animal in zip(names, animals, strict=True)]
+        rows = [
+            [name, animal, "in"] for name, animal in zip(names, animals, strict=True)
+        ]
         made.write_csv(
-            root / "labels.csv", [["path", "animal", "place"], *rows, ["1.png", "x", "in"]]
+            root / "labels.csv",
+            [["path", "animal", "place"], *rows, ["1.png", "x", "in"]],
         )
         where = root / "images" if images == "absolute" else Path(images)
         labels = Labels(where, Path("labels.csv"), "animal", ("place",))
@@ -275,7 +302,8 @@ def test_faults_are_counted_row_by_row(root: Path) -> None:
     stream = rows_of(root / "images", root / "labels.csv")
     assert len(stream) == len(rows) - 1
     assert [isinstance(row, Record) for row in stream] == [
-        (r.startswith("0.png,cat,in,") and "again" not in r) or "fish" in r for r in rows[1:]
+        (r.startswith("0.png,cat,in,") and "again" not in r) or "fish" in r
+        for r in rows[1:]
     ]
     problem = stream[1]
     assert isinstance(problem, Problem)
@@ -304,7 +332,9 @@ def test_a_task_goes_with_the_dataset(root: Path) -> None:
     assert dataset.task is task
     assert dataset.groups() == {("cat", "indoors"): 2, ("dog", "indoors"): 2}
     assert dataset.problems.counts == {ProblemKind.UNKNOWN_VALUE: 2}
-    with pytest.raises(DatasetError, match=r"`task` should have the sensitive attributes \['place"):
+    with pytest.raises(
+        DatasetError, match=r"`task` should have the sensitive attributes \['place"
+    ):
         read_folder(
             root / "images",
             root / "labels.csv",
@@ -327,11 +357,17 @@ def test_several_sensitive_columns(root: Path) -> None:
 
 def test_what_is_wrong_with_the_whole_file_is_said_at_once(root: Path) -> None:
     images, labels = root / "images", root / "labels.csv"
-    with pytest.raises(DatasetError, match=r"`images_dir` should be a folder \(got '.*nowhere'\)"):
+    with pytest.raises(
+        DatasetError, match=r"`images_dir` should be a folder \(got '.*nowhere'\)"
+    ):
         read_folder(root / "nowhere", labels, **COLUMNS)
-    with pytest.raises(DatasetError, match=r"`labels_csv` should be a file \(got '.*images'\)\."):
+    with pytest.raises(
+        DatasetError, match=r"`labels_csv` should be a file \(got '.*images'\)\."
+    ):
         read_folder(images, images, **COLUMNS)
-    with pytest.raises(DatasetError, match=r"`sensitive_columns` should name at least one column"):
+    with pytest.raises(
+        DatasetError, match=r"`sensitive_columns` should name at least one column"
+    ):
         read_folder(images, labels, target_column="animal", sensitive_columns=[])
     with pytest.raises(
         DatasetError,
@@ -340,7 +376,9 @@ def test_what_is_wrong_with_the_whole_file_is_said_at_once(root: Path) -> None:
     ):
         read_folder(images, labels, target_column="animal", sensitive_columns="color")
     labels.write_text("path,animal,place,animal\n0.png,cat,in,dog\n")
-    with pytest.raises(DatasetError, match=r"has more than one column called \['animal'\]\."):
+    with pytest.raises(
+        DatasetError, match=r"has more than one column called \['animal'\]\."
+    ):
         read_folder(images, labels, **COLUMNS)
 
 
@@ -349,16 +387,28 @@ def test_what_is_wrong_with_the_whole_file_is_said_at_once(root: Path) -> None:
     [
         (b"", r"labels.csv' is empty\. Get it again\."),
         (b" \n\n", r"labels.csv' is empty\. Get it again\."),
-        (b"version https://git-lfs.github.com/spec/v1\noid", r"is a Git LFS pointer: run `git lfs"),
-        (b"PK\3\4\0\0\0xl/workbook.xml", r"cannot be read as an Excel file: File is not a zip"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid",
+            r"is a Git LFS pointer: run `git lfs",
+        ),
+        (
+            b"PK\3\4\0\0\0xl/workbook.xml",
+            r"cannot be read as an Excel file: File is not a zip",
+        ),
         (b"PAR1 and no more", r"cannot be read as parquet: "),
-        (b'{"path": "0.png"}\n[1]\n', r"cannot be read as JSON lines, in line 2: not an object\."),
+        (
+            b'{"path": "0.png"}\n[1]\n',
+            r"cannot be read as JSON lines, in line 2: not an object\.",
+        ),
         (b"\xd0\xcf\x11\xe0\0\0", r"is not text .* Save it as \.xlsx or \.csv\)\."),
         (
             b"<HTML lang=en><title>\n Sign in </title>",
             r"is a web page \(HTML\) .* titled 'Sign in'",
         ),
-        (b'path,animal,place\n0.png,"cat,in\n', r"cannot be read from line 2 on: .*not closed\?"),
+        (
+            b'path,animal,place\n0.png,"cat,in\n',
+            r"cannot be read from line 2 on: .*not closed\?",
+        ),
         (
             b"path,animal,place\ngone.png,cat,in\n",
             r"no usable record in '.*'\.\n1 x image file is ",
@@ -378,7 +428,9 @@ def test_an_unreadable_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("fair_tta.datasets._label_files.open_file", refuse)
-    with pytest.raises(DatasetError, match=r"cannot read '.*labels.csv': Permission denied\."):
+    with pytest.raises(
+        DatasetError, match=r"cannot read '.*labels.csv': Permission denied\."
+    ):
         read_folder(root / "images", root / "labels.csv", **COLUMNS)
 
 
@@ -399,7 +451,9 @@ def test_images_are_not_looked_for_unless_asked(
     assert len(records) == values.rows > 1
     assert not [path for path in looked if path.endswith(".png")]
     assert [r for r in values.records() if isinstance(r, Record)] == records
-    assert len([path for path in looked if path.endswith(".png")]) == len(records), "once each"
+    assert len([path for path in looked if path.endswith(".png")]) == len(records), (
+        "once each"
+    )
 
 
 def test_a_picture_has_one_key_however_its_path_is_spelt(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, c
 from fair_tta.errors import DatasetError
 
 rows = st.lists(
-    st.tuples(st.sampled_from("abcde"), st.sampled_from("xy"), st.sampled_from("uv")), min_size=1
+    st.tuples(st.sampled_from("abcde"), st.sampled_from("xy"), st.sampled_from("uv")),
+    min_size=1,
 )
 
 
@@ -32,8 +33,12 @@ def test_repeated_rows_are_those_that_the_reader_finds(
     labels = Labels(folder, folder / "labels.csv", "animal", ("place",))
     values = labels.scan()
     found = values.records(check_images=False)
-    records, _ = collect(record for record, _ in values._read({}, False) if record is not None)
-    assert {r.key: r for r in found if isinstance(r, Record)} == {r.key: r for r in records}
+    records, _ = collect(
+        record for record, _ in values._read({}, False) if record is not None
+    )
+    assert {r.key: r for r in found if isinstance(r, Record)} == {
+        r.key: r for r in records
+    }
     assert len(found) == values.rows == len(rows)
     assert values.raw["animal"] == Counter(row[1] for row in rows)
     assert values.names("place") == sorted({row[2] for row in rows})
@@ -41,7 +46,8 @@ def test_repeated_rows_are_those_that_the_reader_finds(
 
 def test_merged_values_do_not_contradict_each_other(tmp_path: Path) -> None:
     write_labels(
-        tmp_path / "labels.csv", [("a", "x", "sea"), ("a", "x", "lake"), ("b", "y", "sea")]
+        tmp_path / "labels.csv",
+        [("a", "x", "sea"), ("a", "x", "lake"), ("b", "y", "sea")],
     )
     labels = Labels(
         tmp_path, tmp_path / "labels.csv", "animal", ("place",),
@@ -62,7 +68,10 @@ def test_many_unknown_values_are_summarised(tmp_path: Path) -> None:
     named = {"animal": ["x0"], "place": ["sea"]}
     with pytest.raises(DatasetError, match=r"animal 'x1' \(1 row\).* and 19 more"):
         values.allowed(named, skip_unknown=False)
-    assert values.allowed(named, skip_unknown=True) == {"animal": {"x0"}, "place": {"sea"}}
+    assert values.allowed(named, skip_unknown=True) == {
+        "animal": {"x0"},
+        "place": {"sea"},
+    }
 
 
 def test_problems_are_counted_and_the_first_are_examples() -> None:
@@ -92,7 +101,9 @@ def test_shown_text_is_printable(text: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such device")
 def test_a_label_file_that_never_ends() -> None:
-    with pytest.raises(DatasetError, match=r"cannot read '/dev/zero': not a regular file"):
+    with pytest.raises(
+        DatasetError, match=r"cannot read '/dev/zero': not a regular file"
+    ):
         LabelTable(Path("/dev/zero"), [])
 
 

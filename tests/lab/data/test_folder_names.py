@@ -46,14 +46,21 @@ def test_pictures_that_lie_too_high(tmp_path: Path) -> None:
     draw(tmp_path / "photos", "cat/1.png")
     message = r"photos/ANIMAL/PLACE/image.jpg \(1 images lie higher, none so deep\)"
     with pytest.raises(DatasetError, match=message):
-        write_labels_of_folders(tmp_path / "photos", ["animal", "place"], tmp_path / "out")
+        write_labels_of_folders(
+            tmp_path / "photos", ["animal", "place"], tmp_path / "out"
+        )
     assert not (tmp_path / "out").exists()
     with pytest.raises(DatasetError, match="`images` should be a folder"):
         write_labels_of_folders(tmp_path / "none", ["animal"], tmp_path / "out")
 
 
-def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [str(tmp_path / "cat" / "1.png"), Unlisted(str(tmp_path / "dog"), "Permission denied")]
+def test_closed_folders_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        str(tmp_path / "cat" / "1.png"),
+        Unlisted(str(tmp_path / "dog"), "Permission denied"),
+    ]
     monkeypatch.setattr(module, "images_below", lambda _: iter(found))
     _, n, problems = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
     assert n == 1
@@ -64,7 +71,9 @@ def test_closed_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_name_that_is_not_unicode_costs_its_picture_only(tmp_path: Path) -> None:
     odd = os.fsdecode(b"cat/caf\xe9.png")
     draw(tmp_path / "photos", "cat/fr\u00fch.png", odd)
-    made, _, problems = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
+    made, _, problems = write_labels_of_folders(
+        tmp_path / "photos", ["animal"], tmp_path
+    )
     assert problems == (Problem(ProblemKind.NOT_UNICODE, odd),)
     assert made.read_text("utf-8") == "path,animal\ncat/fr\u00fch.png,cat\n"
 
@@ -75,6 +84,8 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     again = write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     assert made == again
     made[0].write_text("mine")
-    with pytest.raises(DatasetError, match=r"folder-labels.csv' is there and has other columns"):
+    with pytest.raises(
+        DatasetError, match=r"folder-labels.csv' is there and has other columns"
+    ):
         write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     assert made[0].read_text() == "mine"

@@ -56,7 +56,9 @@ def parquet(path: Path, rows: list[list[Any]]) -> None:
 def jsonl(path: Path, rows: list[list[Any]]) -> None:
     header, *cells = rows
     objects = [dict(zip(header, row, strict=True)) for row in cells]
-    objects[-1] = {name: value for name, value in objects[-1].items() if value is not None}
+    objects[-1] = {
+        name: value for name, value in objects[-1].items() if value is not None
+    }
     path.write_text("\n".join(map(json.dumps, objects)) + "\n\n", encoding="utf-8")
 
 
@@ -69,7 +71,9 @@ def test_formats(name: str, root: Path) -> None:
     table = LabelTable(root / name, ["animal", "place"])
     assert table.header == HEADER
     rows = list(table.rows(HEADER))
-    assert [list(row.cells.values()) for row in rows if not isinstance(row, Problem)] == [
+    assert [
+        list(row.cells.values()) for row in rows if not isinstance(row, Problem)
+    ] == [
         ["0.png", "cat", "Zürich, CH", "3", "true"],
         ["1.png", "dog", "a;b|c\td", "4", "false"],
         ["2.png", "cat", "in", "", ""],
@@ -77,7 +81,9 @@ def test_formats(name: str, root: Path) -> None:
     options: Any = {"target_column": "animal", "sensitive_columns": "place"}
     dataset = read_folder(root / "images", root / name, **options)
     assert [(r.key, *r.group) for r in dataset] == [tuple(row[:3]) for row in ROWS]
-    with pytest.raises(DatasetError, match=r"lacks \['animals'\] .*\. Did you mean 'animal'\?$"):
+    with pytest.raises(
+        DatasetError, match=r"lacks \['animals'\] .*\. Did you mean 'animal'\?$"
+    ):
         LabelTable(root / name, ["animals"])
 
 
@@ -88,10 +94,15 @@ def test_the_content_decides_not_the_name(root: Path) -> None:
 
 
 def test_sheets_begin_anywhere_and_have_empty_rows(root: Path) -> None:
-    xlsx(root / "labels.xlsx", [[], ["path", " animal ", None], ["0.png", "cat"], [], ["1.png"]])
+    xlsx(
+        root / "labels.xlsx",
+        [[], ["path", " animal ", None], ["0.png", "cat"], [], ["1.png"]],
+    )
     table = LabelTable(root / "labels.xlsx", ["animal"])
     assert table.header == ["path", "animal"]
-    rows = [row for row in table.rows(["path", "animal"]) if not isinstance(row, Problem)]
+    rows = [
+        row for row in table.rows(["path", "animal"]) if not isinstance(row, Problem)
+    ]
     assert [(row.line, *row.cells.values()) for row in rows] == [
         (3, "0.png", "cat"),
         (5, "1.png", ""),
@@ -138,19 +149,26 @@ def test_rows_of_a_sheet_cost_what_their_named_columns_cost(root: Path) -> None:
                    for i in range(2, 1002))  # fmt: skip
     sheet_of(root / "labels.xlsx", SHEET_HEADER + rows)
     found: list[Any] = []
-    read = lambda: found.extend(LabelTable(root / "labels.xlsx", []).rows(["path", "animal"]))  # noqa: E731
+    read = lambda: found.extend(
+        LabelTable(root / "labels.xlsx", []).rows(["path", "animal"])
+    )  # noqa: E731
     assert cpu_seconds(read) < 1
     assert len(found) == 1000
     assert found[-1].cells == {"path": "0.png", "animal": ""}
 
 
 def test_a_sheet_has_no_more_rows_than_excel_writes(root: Path) -> None:
-    sheet_of(root / "labels.xlsx", SHEET_HEADER + f'<row r="{2**40}">{cell("A2", "0.png")}</row>')
+    sheet_of(
+        root / "labels.xlsx",
+        SHEET_HEADER + f'<row r="{2**40}">{cell("A2", "0.png")}</row>',
+    )
     with pytest.raises(DatasetError, match="more than 1,048,576 rows"):
         LabelTable(root / "labels.xlsx", [])
 
 
-def test_tables_with_too_many_cells(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_with_too_many_cells(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By rows and columns, before rows become objects."""
     for name in ("labels.xlsx", "labels.parquet"):
         WRITERS[name](root / name, [HEADER, *ROWS])
@@ -177,7 +195,10 @@ def test_tables_with_too_many_columns(
 
 def test_parquet_that_would_be_unpacked_to_gigabytes(root: Path) -> None:
     """Only the columns that are read count."""
-    columns = {"path": ["0.png"] * 40, "note": [" " * 2**20 + str(i) for i in range(40)]}
+    columns = {
+        "path": ["0.png"] * 40,
+        "note": [" " * 2**20 + str(i) for i in range(40)],
+    }
     table = pyarrow.table(columns)
     pyarrow.parquet.write_table(table, root / "labels.parquet", compression="zstd")
     assert (root / "labels.parquet").stat().st_size < 2**16
@@ -190,11 +211,18 @@ def test_parquet_that_would_be_unpacked_to_gigabytes(root: Path) -> None:
 def test_a_long_text_in_many_rows_is_kept_once(root: Path) -> None:
     """Parquet writes it once; as text of each row it would take 10 GB."""
     long, n = "x" * 2**17, 80_000
-    column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * n, pyarrow.int32()), [long])
+    column = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * n, pyarrow.int32()), [long]
+    )
     table = pyarrow.table({"path": ["0.png"] * n, "animal": column})
     pyarrow.parquet.write_table(table, root / "labels.parquet", store_schema=False)
-    rows = list(LabelTable(root / "labels.parquet", ["animal"]).rows(["path", "animal"]))
-    assert len({id(row.cells["animal"]) for row in rows if not isinstance(row, Problem)}) < 10
+    rows = list(
+        LabelTable(root / "labels.parquet", ["animal"]).rows(["path", "animal"])
+    )
+    assert (
+        len({id(row.cells["animal"]) for row in rows if not isinstance(row, Problem)})
+        < 10
+    )
 
 
 def test_a_million_rows_of_parquet(root: Path) -> None:
@@ -214,13 +242,17 @@ def test_a_million_rows_of_parquet(root: Path) -> None:
 
 
 def test_names_of_parquet_columns_are_stripped(root: Path) -> None:
-    parquet(root / "labels.parquet", [["path", " animal", "place "], ["0.png", "cat", "in"]])
+    parquet(
+        root / "labels.parquet", [["path", " animal", "place "], ["0.png", "cat", "in"]]
+    )
     table = LabelTable(root / "labels.parquet", ["animal", "place"])
     assert table.header == ["path", "animal", "place"]
     (row,) = table.rows(["place", "animal"])
     assert isinstance(row, Row)
     assert row.cells == {"place": "in", "animal": "cat"}
-    parquet(root / "labels.parquet", [["path", " animal", "animal"], ["0.png", "cat", "in"]])
+    parquet(
+        root / "labels.parquet", [["path", " animal", "animal"], ["0.png", "cat", "in"]]
+    )
     with pytest.raises(DatasetError, match=r"more than one column called \['animal'\]"):
         LabelTable(root / "labels.parquet", ["animal"])
 
@@ -233,8 +265,14 @@ def test_names_of_parquet_columns_are_stripped(root: Path) -> None:
         (pyarrow.array([None] * 4), [""] * 4),
         (pyarrow.array([date(2020, 1, 2), None] * 2), ["2020-01-02", ""] * 2),
         (pyarrow.array([Decimal("1.10"), None] * 2), ["1.10", ""] * 2),
-        (pyarrow.array(["a", None, " b ", "a"]).dictionary_encode(), ["a", "", "b", "a"]),
-        (pyarrow.array(["a", None, " b ", "a"], pyarrow.large_string()), ["a", "", "b", "a"]),
+        (
+            pyarrow.array(["a", None, " b ", "a"]).dictionary_encode(),
+            ["a", "", "b", "a"],
+        ),
+        (
+            pyarrow.array(["a", None, " b ", "a"], pyarrow.large_string()),
+            ["a", "", "b", "a"],
+        ),
         (pyarrow.array([1, None, 3, 4], pyarrow.uint64()), ["1", "", "3", "4"]),
         (pyarrow.array([1, 2, 3, 4], pyarrow.float16()), ["1", "2", "3", "4"]),
     ],
@@ -247,7 +285,9 @@ def test_types_of_parquet_columns(column: Any, texts: list[str], root: Path) -> 
     assert [row.cells["a"] for row in rows if isinstance(row, Row)] == texts
 
 
-def test_without_the_extra_the_error_names_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     xlsx(root / "labels.xlsx", [HEADER])
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"pip install 'fair-tta\[tables\]'"):
@@ -257,11 +297,15 @@ def test_without_the_extra_the_error_names_it(root: Path, monkeypatch: pytest.Mo
 def scanned(root: Path, text: str, **more: Any) -> list[Record | Problem]:
     (root / "labels.csv").write_text(text)
     return (
-        Labels(root / "images", root / "labels.csv", "animal", ("place",), **more).scan().records()
+        Labels(root / "images", root / "labels.csv", "animal", ("place",), **more)
+        .scan()
+        .records()
     )
 
 
-@pytest.mark.parametrize("start", ["C:\\Users\\me\\pets\\", "/mnt/disk/pets/", "\\\\nas\\share\\"])
+@pytest.mark.parametrize(
+    "start", ["C:\\Users\\me\\pets\\", "/mnt/disk/pets/", "\\\\nas\\share\\"]
+)
 def test_paths_of_another_machine(start: str, root: Path) -> None:
     made.draw(root / "images" / "sub" / "0.png")
     windows = "\\" in start
@@ -270,7 +314,10 @@ def test_paths_of_another_machine(start: str, root: Path) -> None:
     rows = [f"{name},{'cat' if i % 2 else 'dog'},in" for i, name in enumerate(names)]
     found = scanned(root, "\n".join(["path,animal,place", *rows]))
     records = [row for row in found if isinstance(row, Record)]
-    assert [record.key for record in records] == ["sub/0.png", *(f"{i}.png" for i in range(1, 6))]
+    assert [record.key for record in records] == [
+        "sub/0.png",
+        *(f"{i}.png" for i in range(1, 6)),
+    ]
     assert [record.target for record in records] == ["dog", "cat"] * 3
     problems = {row.kind: row.what for row in found if isinstance(row, Problem)}
     assert problems == {

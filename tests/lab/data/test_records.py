@@ -14,7 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fair_tta._io import printable
-from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Problems, Record, collect
+from fair_tta.datasets._records import (
+    Dataset,
+    Problem,
+    ProblemKind,
+    Problems,
+    Record,
+    collect,
+)
 from fair_tta.errors import DatasetError
 
 
@@ -44,15 +51,18 @@ def test_a_sample_depends_on_seed_and_keys_only(
     assert keys_of(dataset(keys).sample(1, seed)) == sample[:1]
     # an image that is missing costs one place and changes nothing else
     rest = keys_of(dataset([*keys, "new"]).sample(k, seed))
-    assert [key for key in rest if key != "new"] == sample[: len(rest) - ("new" in rest)] or (
-        "new" in keys
-    )
+    assert [key for key in rest if key != "new"] == sample[
+        : len(rest) - ("new" in rest)
+    ] or ("new" in keys)
 
 
 def test_a_sample_is_by_digest() -> None:
     keys = [f"{i:06}.jpg" for i in range(50)]
     by_hand = sorted(
-        keys, key=lambda key: hashlib.blake2b(f"7\0{key}".encode(), digest_size=16).hexdigest()
+        keys,
+        key=lambda key: hashlib.blake2b(
+            f"7\0{key}".encode(), digest_size=16
+        ).hexdigest(),
     )
     assert keys_of(dataset(keys).sample(20, seed=7)) == by_hand[:20]
 
@@ -83,7 +93,9 @@ def test_samples_are_recorded() -> None:
     assert data.sample().parameters["sample"] == 1000
     assert data.sample(5, 1).records != data.sample(5, 2).records
     for k in (0, -1):
-        with pytest.raises(DatasetError, match=rf"`k` should be a positive number .*\(got {k}\)\."):
+        with pytest.raises(
+            DatasetError, match=rf"`k` should be a positive number .*\(got {k}\)\."
+        ):
             data.sample(k)
 
 

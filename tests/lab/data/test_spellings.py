@@ -19,7 +19,9 @@ from fair_tta.lab.cli._names import parse_renames
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1).map(str.strip).filter(bool)
 
 
-def labels_of(folder: Path, values: list[str], column: str = "shape", **more: Any) -> LabelValues:
+def labels_of(
+    folder: Path, values: list[str], column: str = "shape", **more: Any
+) -> LabelValues:
     with (folder / "labels.csv").open("w", encoding="utf-8", newline="") as file:
         rows = [(f"{i}.png", value, "in") for i, value in enumerate(values)]
         csv.writer(file).writerows([("path", column, "place"), *rows])
@@ -65,7 +67,17 @@ def test_a_value_that_reads_like_a_name(tmp_path: Path) -> None:
 
 
 def test_different_values_stay(tmp_path: Path) -> None:
-    names = ["-1", "1", "US", "us citizen", "1.5", "1-2", "false", "1e9999999999", "1.x"]
+    names = [
+        "-1",
+        "1",
+        "US",
+        "us citizen",
+        "1.5",
+        "1-2",
+        "false",
+        "1e9999999999",
+        "1.x",
+    ]
     assert labels_of(tmp_path, names).names("shape") == sorted(names)
 
 
@@ -96,7 +108,9 @@ def clusters_of(folder: Path, cells: list[str]) -> list[str | None]:
 )
 def test_clusters_that_read_alike(cells: list[str], tmp_path: Path) -> None:
     """The images of one person were two persons."""
-    with pytest.raises(DatasetError, match=r"'person' of 'labels[.]csv' holds clusters that"):
+    with pytest.raises(
+        DatasetError, match=r"'person' of 'labels[.]csv' holds clusters that"
+    ):
         clusters_of(tmp_path, cells)
 
 
@@ -107,7 +121,9 @@ def test_clusters_that_are_missing(tmp_path: Path) -> None:
 
 
 @given(st.lists(TEXT, min_size=3, max_size=3, unique=True))
-def test_what_is_printed_is_found(tmp_path_factory: pytest.TempPathFactory, names: Any) -> None:
+def test_what_is_printed_is_found(
+    tmp_path_factory: pytest.TempPathFactory, names: Any
+) -> None:
     column, value, label = names
     folder = tmp_path_factory.mktemp("labels")
     labels = Labels(folder, folder / "labels.csv", column, ())

@@ -100,7 +100,9 @@ def test_a_task_is_what_the_classifier_takes(task: BenchmarkTask) -> None:
 def test_tasks_are_found_by_name() -> None:
     for task in PAPER_TASKS:
         assert BenchmarkTask.find(task.dataset, task.target, *task.sensitive) is task
-    with pytest.raises(FairTTAError, match=r"no task is called 'CelebA age x gender'\. There are"):
+    with pytest.raises(
+        FairTTAError, match=r"no task is called 'CelebA age x gender'\. There are"
+    ):
         BenchmarkTask.find("CelebA", "age", "gender")
 
 
@@ -134,7 +136,9 @@ def test_every_task_is_read_from_one_folder_of_datasets(
 def test_splits_are_passed_on(everything: Path) -> None:
     celeba, birds = BenchmarkTask.find("CelebA", "smiling", "gender"), PAPER_TASKS[3]
     for task in (celeba, birds):
-        sizes = {split: len(read_dataset(task, everything, split=split)) for split in SPLITS}
+        sizes = {
+            split: len(read_dataset(task, everything, split=split)) for split in SPLITS
+        }
         assert sum(sizes.values()) == 2 * sizes["all"]
         assert min(sizes.values()) > 0
     faces = BenchmarkTask.find("UTKFace", "gender", "race")
@@ -146,27 +150,42 @@ def test_splits_are_passed_on(everything: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "dev"}, r"`split` should be one of train, validation, test, all \(got 'dev'\)"),
-        ({"padding": "wide"}, r"`padding` should be None: only FairFace has two sets of images"),
+        (
+            {"split": "dev"},
+            r"`split` should be one of train, validation, test, all \(got 'dev'\)",
+        ),
+        (
+            {"padding": "wide"},
+            r"`padding` should be None: only FairFace has two sets of images",
+        ),
     ],
 )
 def test_options_of_readers_are_checked(
     options: dict[str, Any], message: str, everything: Path
 ) -> None:
     with pytest.raises(DatasetError, match=message):
-        read_dataset(BenchmarkTask.find("CelebA", "smiling", "gender"), everything, **options)
+        read_dataset(
+            BenchmarkTask.find("CelebA", "smiling", "gender"), everything, **options
+        )
 
 
 def test_ages_and_padding_are_passed_on(everything: Path) -> None:
     ages = read_dataset(
-        BenchmarkTask.find("UTKFace", "age", "race"), everything, young_below=20, old_from=60
+        BenchmarkTask.find("UTKFace", "age", "race"),
+        everything,
+        young_below=20,
+        old_from=60,
     )
     assert ages.parameters["young_below"] == 20
     assert ages.parameters["old_from"] == 60
     faces = BenchmarkTask.find("FairFace", "gender", "race")
-    with pytest.raises(DatasetError, match="has no folder fairface-img-margin125-trainval/val"):
+    with pytest.raises(
+        DatasetError, match="has no folder fairface-img-margin125-trainval/val"
+    ):
         read_dataset(faces, everything, padding="wide")
-    with pytest.raises(DatasetError, match=r"`padding` should be 'narrow' or 'wide' \(got"):
+    with pytest.raises(
+        DatasetError, match=r"`padding` should be 'narrow' or 'wide' \(got"
+    ):
         read_dataset(faces, everything, padding=cast(Any, "both"))
 
 
@@ -176,17 +195,23 @@ def test_tasks_of_other_datasets_are_refused(everything: Path) -> None:
 
 
 @pytest.mark.parametrize("task", PAPER_TASKS[:6], ids=str)
-def test_a_missing_folder_names_source_and_layout(task: BenchmarkTask, tmp_path: Path) -> None:
+def test_a_missing_folder_names_source_and_layout(
+    task: BenchmarkTask, tmp_path: Path
+) -> None:
     with pytest.raises(DatasetError) as caught:
         read_dataset(task, tmp_path / "nowhere")
     text = str(caught.value)
-    assert text.startswith(f"{task.dataset}: there is no folder '{tmp_path / 'nowhere'}'.\n")
+    assert text.startswith(
+        f"{task.dataset}: there is no folder '{tmp_path / 'nowhere'}'.\n"
+    )
     assert "Nothing is downloaded for you. Its authors offer it at https://" in text
     assert "DIR/" in text
 
     archive = tmp_path / "all.zip"
     archive.write_bytes(b"PK")
-    with pytest.raises(DatasetError, match=r"is a file, not a folder \(an archive\? Unpack it\)"):
+    with pytest.raises(
+        DatasetError, match=r"is a file, not a folder \(an archive\? Unpack it\)"
+    ):
         read_dataset(task, archive)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match=r"it is empty|no usable record"):

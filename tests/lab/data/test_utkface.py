@@ -20,7 +20,9 @@ GENDER_RACE = BenchmarkTask.find("UTKFace", "gender", "race")
 RACES = ["White", "Black", "Asian", "Indian"]
 
 
-def expected(task: BenchmarkTask, cut: int = 40) -> dict[str, tuple[str, dict[str, str]]]:
+def expected(
+    task: BenchmarkTask, cut: int = 40
+) -> dict[str, tuple[str, dict[str, str]]]:
     found = {}
     for age, gender, race, name in made.utkface_names():
         if race < 4:
@@ -29,13 +31,18 @@ def expected(task: BenchmarkTask, cut: int = 40) -> dict[str, tuple[str, dict[st
                 "gender": "female" if gender else "male",
                 "race": RACES[race],
             }
-            found[f"{name}.jpg"] = (values[task.target], {s: values[s] for s in task.sensitive})
+            found[f"{name}.jpg"] = (
+                values[task.target],
+                {s: values[s] for s in task.sensitive},
+            )
     return found
 
 
 @pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("task", [t for t in PAPER_TASKS if t.dataset == "UTKFace"], ids=str)
+@pytest.mark.parametrize(
+    "task", [t for t in PAPER_TASKS if t.dataset == "UTKFace"], ids=str
+)
 def test_names_tell_the_labels(
     task: BenchmarkTask, aligned: bool, parts: bool, tmp_path: Path
 ) -> None:
@@ -49,16 +56,21 @@ def test_names_tell_the_labels(
         ProblemKind.OTHER_RACE: 12,
         ProblemKind.MALFORMED_NAME: 3,
     }
-    assert dataset.problems.examples[ProblemKind.MALFORMED_NAME] == made.UTKFACE_MALFORMED
+    assert (
+        dataset.problems.examples[ProblemKind.MALFORMED_NAME] == made.UTKFACE_MALFORMED
+    )
 
 
 def test_the_summary_is_short(tmp_path: Path) -> None:
     lines = str(read_utkface(made.utkface(tmp_path), GENDER_RACE).problems).splitlines()
     assert len(lines) == 2
-    assert lines[0].startswith("12 x race is 'Others', which is not one of the paper's four: 116_")
+    assert lines[0].startswith(
+        "12 x race is 'Others', which is not one of the paper's four: 116_"
+    )
     assert lines[0].endswith("; ...")
     assert lines[1] == (
-        "3 x file name does not hold age, gender and race: " + "; ".join(made.UTKFACE_MALFORMED)
+        "3 x file name does not hold age, gender and race: "
+        + "; ".join(made.UTKFACE_MALFORMED)
     )
 
 
@@ -82,9 +94,13 @@ def test_the_cut_is_a_recorded_parameter(tmp_path: Path) -> None:
 
 
 def test_cuts_are_checked() -> None:
-    with pytest.raises(FairTTAError, match=r"`young_below` should be at least 1 \(got 0\)\."):
+    with pytest.raises(
+        FairTTAError, match=r"`young_below` should be at least 1 \(got 0\)\."
+    ):
         AgeCut(0)
-    with pytest.raises(FairTTAError, match=r"`old_from` should be at least `young_below`, 40 \(g"):
+    with pytest.raises(
+        FairTTAError, match=r"`old_from` should be at least `young_below`, 40 \(g"
+    ):
         AgeCut(40, 39)
 
 
@@ -104,7 +120,11 @@ def test_cuts_are_checked() -> None:
     ],
 )
 def test_other_names_are_malformed(name: str, tmp_path: Path) -> None:
-    names = [name, "24_0_1_20170116220224657 .jpg.chip.jpg", "55_0_0_20170116232725357jpg.chip.jpg"]
+    names = [
+        name,
+        "24_0_1_20170116220224657 .jpg.chip.jpg",
+        "55_0_0_20170116232725357jpg.chip.jpg",
+    ]
     dataset = read_utkface(tmp_path, GENDER_RACE, names=names, check_images=False)
     assert [r.path for r in dataset] == [tmp_path / names[1], tmp_path / names[2]]
     assert dataset.problems.to_dict() == {
@@ -144,7 +164,9 @@ def test_empty_files_and_nothing_usable(tmp_path: Path) -> None:
     made.utkface(tmp_path)
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"UTKFace: no usable record in(?s:.*)48 x image file i"):
+    with pytest.raises(
+        DatasetError, match=r"UTKFace: no usable record in(?s:.*)48 x image file i"
+    ):
         read_utkface(tmp_path, AGE_RACE)
 
 
@@ -153,7 +175,10 @@ def test_several_sensitive_attributes(tmp_path: Path) -> None:
         "UTKFace",
         "age",
         AGE_RACE.targets,
-        {"gender": {"male": "male", "female": "female"}, "race": {"White": "w", "Black": "b"}},
+        {
+            "gender": {"male": "male", "female": "female"},
+            "race": {"White": "w", "Black": "b"},
+        },
         AGE_RACE.template,
     )
     dataset = read_utkface(made.utkface(tmp_path), task)

@@ -17,13 +17,19 @@ FOLDER = "waterbird_complete95_forest2water2"
 CODES = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}
 
 
-@pytest.mark.parametrize("below", ["", FOLDER, f"waterbirds/{FOLDER}", "waterbirds_v1.0"])
+@pytest.mark.parametrize(
+    "below", ["", FOLDER, f"waterbirds/{FOLDER}", "waterbirds_v1.0"]
+)
 @pytest.mark.parametrize("split", Split)
 def test_labels(below: str, split: Split, tmp_path: Path) -> None:
     base = made.waterbirds(tmp_path / below)
     dataset = read_waterbirds(tmp_path, split=split)
     with (base / "metadata.csv").open() as file:
-        rows = [r for r in csv.DictReader(file) if r["split"] == CODES.get(split, r["split"])]
+        rows = [
+            r
+            for r in csv.DictReader(file)
+            if r["split"] == CODES.get(split, r["split"])
+        ]
     assert [(r.key, r.target, dict(r.sensitive)) for r in dataset] == [
         (
             r["img_filename"],
@@ -97,7 +103,9 @@ def test_missing_images_and_columns(tmp_path: Path) -> None:
     assert len(read_waterbirds(tmp_path, check_images=False)) == 7
     labels = tmp_path / "metadata.csv"
     labels.write_text(labels.read_text().replace("place,", "background,", 1))
-    with pytest.raises(DatasetError, match=r"(?s)lacks \['place'\] \(it has .*group_DRO.*DIR/"):
+    with pytest.raises(
+        DatasetError, match=r"(?s)lacks \['place'\] \(it has .*group_DRO.*DIR/"
+    ):
         read_waterbirds(tmp_path)
     labels.unlink()
     with pytest.raises(

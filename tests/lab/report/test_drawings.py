@@ -44,7 +44,10 @@ def test_before_is_hollow_and_after_is_filled() -> None:
         BeforeAfter("b", 10, 0.9, 0.8, "90 to 80", "+0 / -1", ""),
     ]
     chart = before_and_after(rows, "Groups")
-    assert alt(chart) == "Groups. a (n = 1,200): 40 to 60, +9 / -3; b (n = 10): 90 to 80, +0 / -1."
+    assert (
+        alt(chart)
+        == "Groups. a (n = 1,200): 40 to 60, +9 / -3; b (n = 10): 90 to 80, +0 / -1."
+    )
     root = ElementTree.fromstring(chart)
     circles = [(c.get("class"), float(c.get("cx") or 0)) for c in root.iter("circle")]
     assert [kind for kind, _ in circles] == ["hollow", "good", "hollow", None]
@@ -73,7 +76,11 @@ def test_axes_reach_far_enough(high: float) -> None:
     root = ElementTree.fromstring(dot_plot([Dot("x", Estimate(high, 1, 0, high))], "x"))
     (line,) = [line for line in root.iter("line") if line.get("class") == "ci"]
     assert float(line.get("x2") or 0) <= DRAWING_WIDTH - 8 + 1e-6
-    assert 2 <= len([line for line in root.iter("line") if line.get("class") == "grid"]) <= 6
+    assert (
+        2
+        <= len([line for line in root.iter("line") if line.get("class") == "grid"])
+        <= 6
+    )
 
 
 def test_an_axis_of_changes_has_a_line_at_zero() -> None:

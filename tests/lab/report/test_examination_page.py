@@ -42,7 +42,10 @@ def examined(
     random = np.random.default_rng(0)
     names = {a: list(values) for a, values in sensitive.items()}
     logits = {
-        a: {v: {y: 0.3 * (i - j) for j, y in enumerate(targets)} for i, v in enumerate(vs)}
+        a: {
+            v: {y: 0.3 * (i - j) for j, y in enumerate(targets)}
+            for i, v in enumerate(vs)
+        }
         for a, vs in names.items()
     }
     methods: dict[str, Adapter] = {name: OrthCali() for name in adapters}
@@ -51,7 +54,9 @@ def examined(
         w = {a: softmax(sure * random.normal(size=len(v))) for a, v in names.items()}
         lift = np.resize([1.0, 0.0], len(targets)) * (w[first][0] - 1 / len(w[first]))
         own = random.normal(size=len(targets))
-        answers = [own + lean * (1 - c) * lift for c in (0.0, *corrected[: len(adapters)])]
+        answers = [
+            own + lean * (1 - c) * lift for c in (0.0, *corrected[: len(adapters)])
+        ]
         found.append([predicted(x, answers[0], targets, w, names) for x in answers])
     origin, notes = provenance(targets, names), ["Not all images were used."]
     document = examine_predictions(
@@ -121,9 +126,16 @@ def test_the_page_is_well_formed_and_needs_nothing_else(
     assert text.startswith("<!DOCTYPE html>")
     assert len(set(page.ids)) == len(page.ids)
     assert len(page.all("h1")) == 1
-    policy = next(m for m in page.all("meta") if m.get("http-equiv") == "Content-Security-Policy")
-    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    assert {"script", "iframe", "object", "form", "base"}.isdisjoint(tag for tag, _ in page.tags)
+    policy = next(
+        m for m in page.all("meta") if m.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert (
+        policy["content"]
+        == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    )
+    assert {"script", "iframe", "object", "form", "base"}.isdisjoint(
+        tag for tag, _ in page.tags
+    )
     for _, attributes in page.tags:
         assert not any(key.startswith("on") for key in attributes)
         for key in ("src", "href"):
@@ -182,7 +194,9 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     assert page.all("details")
-    assert not any("open" in attributes for attributes in page.all("details")), "all is folded"
+    assert not any("open" in attributes for attributes in page.all("details")), (
+        "all is folded"
+    )
 
 
 def test_associations_are_a_table_whose_shorter_side_goes_across() -> None:
@@ -200,7 +214,9 @@ def test_associations_are_a_table_whose_shorter_side_goes_across() -> None:
         for value, of in table.items():
             for name, x in of.items():
                 cell = shown.get((value, name), shown.get((name, value), ""))
-                assert float(cell.replace("\N{MINUS SIGN}", "-")) == pytest.approx(x, abs=0.006)
+                assert float(cell.replace("\N{MINUS SIGN}", "-")) == pytest.approx(
+                    x, abs=0.006
+                )
         most = max(1.0, *(abs(x) for of in table.values() for x in of.values()))
         first = next(iter(next(iter(table.values())).values()))
         assert f"--share: {0.06 + 0.6 * abs(first) / most:.3f}" in page
@@ -210,7 +226,9 @@ def test_the_table_has_the_figures_in_the_order_of_the_ranking(
     examinations: dict[str, Examination],
 ) -> None:
     document = examinations["usual"].document
-    table = Page(examination_html(examinations["usual"])).tables["attribute-1-methods"][1:]
+    table = Page(examination_html(examinations["usual"])).tables["attribute-1-methods"][
+        1:
+    ]
     assert [row[0].split()[0] for row in table] == ["orthcalinarrows", "zeronot"]
     for row, adapter in zip(table, sentences.ranked(document, "place"), strict=True):
         change = adapter.pseudo_eod["place"]
@@ -222,7 +240,9 @@ def test_the_table_has_the_figures_in_the_order_of_the_ranking(
         assert row[4] == f"{change.images_needed:,}"
 
 
-def test_looking_only_advises_to_try_or_to_label(examinations: dict[str, Examination]) -> None:
+def test_looking_only_advises_to_try_or_to_label(
+    examinations: dict[str, Examination],
+) -> None:
     document = examinations["look only"].document
     card = sentences.cards(document, "place")[2]
     assert card.text.startswith("No method was tried")
@@ -238,7 +258,10 @@ def test_looking_only_advises_to_try_or_to_label(examinations: dict[str, Examina
 def test_methods_that_do_nothing_or_too_much_are_told() -> None:
     still = examined(corrected=(0.0, 0.0))
     (idle, _) = still.document.adapters
-    assert (idle.labels_needed.pictures, idle.pseudo_eod["place"].images_needed) == (None, None)
+    assert (idle.labels_needed.pictures, idle.pseudo_eod["place"].images_needed) == (
+        None,
+        None,
+    )
     assert sentences.cards(still.document, "place")[2].text == (
         "No method tried is seen to narrow the perceived gap."
     )
@@ -246,7 +269,9 @@ def test_methods_that_do_nothing_or_too_much_are_told() -> None:
     assert "nothing changes" in page
     much = examined(corrected=(8.0, 0.0)).document
     assert any(
-        re.match(r"orthcali changes \d+ of 100 answers, more than one in five", sentence)
+        re.match(
+            r"orthcali changes \d+ of 100 answers, more than one in five", sentence
+        )
         for sentence in sentences.banners(much)
     )
     assert sentences.banners(still.document) == list(still.document.warnings)
@@ -262,7 +287,10 @@ def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
     found = Examination.from_json(json.dumps(plain))
     todo = sentences.cards(found.document, "place")[2]
     assert todo.text.startswith("Try zero: perceived gap \N{MINUS SIGN}5.0 points [")
-    assert "Intervals and marks do not allow for the number of methods." in examination_html(found)
+    assert (
+        "Intervals and marks do not allow for the number of methods."
+        in examination_html(found)
+    )
 
 
 def test_no_images_leaves_nothing_of_them(examinations: dict[str, Examination]) -> None:

@@ -50,7 +50,10 @@ def test_widens() -> None:
 def test_serving_the_better_groups_worse() -> None:
     before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
     found = row(before, {**dict.fromkeys(EVEN, (350, 500)), ("dog", "out"): (250, 500)})
-    assert found.verdict == "narrows the gap by serving the better groups worse, costs accuracy"
+    assert (
+        found.verdict
+        == "narrows the gap by serving the better groups worse, costs accuracy"
+    )
     assert found.tone == ""
 
 
@@ -66,9 +69,14 @@ def test_what_cannot_be_judged_is_withheld_with_the_reason() -> None:
 
 
 def test_cost_is_told_in_zero_shot_calls() -> None:
-    runs = [made(CLEAR, name, seconds=s) for name, s in (("views", 26.3), ("one view", 1.04))]
+    runs = [
+        made(CLEAR, name, seconds=s)
+        for name, s in (("views", 26.3), ("one view", 1.04))
+    ]
     document = compare([made(CLEAR, seconds=1.0), *runs]).document
-    assert cost_sentence(document) == ("Cost in zero-shot calls: 1.0 with one view, 26 with views.")
+    assert cost_sentence(document) == (
+        "Cost in zero-shot calls: 1.0 with one view, 26 with views."
+    )
     assert cost_sentence(made(CLEAR).document) == ""
 
 

@@ -22,12 +22,22 @@ from fair_tta.auditing import Audit
 from fair_tta.lab.report import GalleryImage, html, html_many, write_report
 from fair_tta.lab.report._numbers import duration, interval, p_value, percent
 from fair_tta.metrics._estimates import Estimate
-from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends, mean_rate_ends, wilson
+from fair_tta.metrics.intervals._closed_forms import (
+    clopper_pearson_ends,
+    mean_rate_ends,
+    wilson,
+)
 
-THREE = {"age": ["young", "middle", "old"], "gender": ["man", "woman"], "hat": ["hat", "bare"]}
+THREE = {
+    "age": ["young", "middle", "old"],
+    "gender": ["man", "woman"],
+    "hat": ["hat", "bare"],
+}
 
 
-def gallery_image(size: tuple[int, int] = (24, 12), caption: str = "a bird") -> GalleryImage:
+def gallery_image(
+    size: tuple[int, int] = (24, 12), caption: str = "a bird"
+) -> GalleryImage:
     return GalleryImage(
         Image.new("RGB", size, "red"), caption, "dark", "blond", "blond", 0.61, 0.73
     )
@@ -40,17 +50,24 @@ def audits() -> dict[str, Audit]:
         "one run, no scores": sample(n=30, runs=["ZeroShot"], scores=False),
         "three runs": sample(),
         "three attributes, twelve groups": sample(sensitive=THREE, targets="abc"),
-        "absent values": sample(n=60, sensitive={"age": ["young", "old", "unseen"]}, absent=True),
+        "absent values": sample(
+            n=60, sensitive={"age": ["young", "old", "unseen"]}, absent=True
+        ),
         "hostile": sample(
             n=100,
             sensitive=HOSTILE,
             runs=["<b>ZeroShot</b>", "a" * 300, "x\x07y"],
             targets=["</style><script>x</script>", "#010101 url(#a)"],
         ),
-        "one image": sample(n=1, runs=["a", "b"], targets=["x"], sensitive={"s": ["u", "v"]}),
+        "one image": sample(
+            n=1, runs=["a", "b"], targets=["x"], sensitive={"s": ["u", "v"]}
+        ),
         "many runs": sample(n=60, runs=[f"run {i}" for i in range(12)]),
         "many groups": sample(
-            n=200, runs=["a", "b"], targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]}
+            n=200,
+            runs=["a", "b"],
+            targets="abcdef",
+            sensitive={"s": [f"s{i}" for i in range(20)]},
         ),
     }
 
@@ -60,7 +77,10 @@ def pages(audits: dict[str, Audit]) -> dict[str, str]:
     pages = {name: html(audit) for name, audit in audits.items()}
     pages["many"] = html_many(
         "Several <tasks>",
-        [(name, audits[name], [gallery_image()]) for name in ("three runs", "one run", "hostile")],
+        [
+            (name, audits[name], [gallery_image()])
+            for name in ("three runs", "one run", "hostile")
+        ],
         intro="First.\n\nSecond <i>.",
     )
     return pages
@@ -98,7 +118,9 @@ def test_the_page_is_well_formed(pages: dict[str, str], name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_headings_do_not_skip_a_level(pages: dict[str, str], name: str) -> None:
-    levels = [int(tag[1]) for tag, _ in Page(pages[name]).tags if re.fullmatch("h[1-6]", tag)]
+    levels = [
+        int(tag[1]) for tag, _ in Page(pages[name]).tags if re.fullmatch("h[1-6]", tag)
+    ]
     assert levels[0] == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))
 
@@ -159,19 +181,33 @@ def told(cell: str) -> str:
 def test_every_number_of_the_metrics_is_that_of_the_document(
     audits: dict[str, Audit], pages: dict[str, str]
 ) -> None:
-    for name in ("one run", "one run, no scores", "three runs", "absent values", "many runs"):
+    for name in (
+        "one run",
+        "one run, no scores",
+        "three runs",
+        "absent values",
+        "many runs",
+    ):
         document = audits[name].to_dict()
         rows = Page(pages[name]).tables["audit-table-metrics"]
         assert len(rows) == 13
         for row, metric in zip(rows[1:], document["runs"][0]["metrics"], strict=True):
-            for i, (cell, run) in enumerate(zip(row[1:], document["runs"], strict=True)):
+            for i, (cell, run) in enumerate(
+                zip(row[1:], document["runs"], strict=True)
+            ):
                 figure = run["metrics"][metric]
                 expected = shown(figure)
                 assert told(cell).startswith(expected), (name, metric)
-                if i and metric != "expected_calibration_error" and figure["value"] is not None:
+                if (
+                    i
+                    and metric != "expected_calibration_error"
+                    and figure["value"] is not None
+                ):
                     comparison = document["comparisons"][i - 1]
                     several = len(document["comparisons"]) > 1
-                    difference = comparison["corrected" if several else "differences"][metric]
+                    difference = comparison["corrected" if several else "differences"][
+                        metric
+                    ]
                     assert shown(difference, signed=True) in told(cell)
                     excludes = difference["low"] > 0 or difference["high"] < 0
                     words = "better|worse|higher|lower"
@@ -210,7 +246,9 @@ def test_every_number_of_the_groups_is_that_of_the_document(
                 assert text.startswith(shown(cell["true_positive_rate"]))
                 worst = run["worst_group"]["(y, s)"]
                 here = (target, run["groups"][g]["sensitive"])
-                assert ("worst group" in text) == ((worst["target"], worst["sensitive"]) == here)
+                assert ("worst group" in text) == (
+                    (worst["target"], worst["sensitive"]) == here
+                )
 
 
 def test_intervals_are_named_as_they_were_made() -> None:
@@ -229,7 +267,9 @@ def test_intervals_are_named_as_they_were_made() -> None:
     for cell in cells:
         assert wilson(cell.correct, cell.n, level) == ends(cell.true_positive_rate)
     assert "Clopper and Pearson for the worst group;" in named
-    right, n = (np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n"))
+    right, n = (
+        np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n")
+    )
     lowest = clopper_pearson_ends(right, n, level)[0].min()
     assert run.metrics.worst_group_accuracy.low == pytest.approx(lowest)
     assert "Price and Bonett for balanced accuracy" in named
@@ -251,21 +291,34 @@ def test_changes_and_confusions_are_those_of_the_document(
         changes = comparison["changes"]
         keys = ("n", "changed", "wrong_to_right", "right_to_wrong", "wrong_to_wrong")
         assert row[1:6] == [str(changes[key]) for key in keys]
-        assert told(row[6]).startswith(shown(comparison["corrected"]["accuracy"], signed=True))
+        assert told(row[6]).startswith(
+            shown(comparison["corrected"]["accuracy"], signed=True)
+        )
         assert float(row[7]) == pytest.approx(changes["mcnemar_p"], rel=0.06)
         needed = changes["images_needed"]
         assert row[8] == ("n/ano net change" if needed is None else f"{needed:,}")
     confusions = [table for table in tables if table[0][0] == "true \\ answer"]
-    expected = [group["confusion"] for run in document["runs"] for group in run["groups"]]
-    assert [[[int(x) for x in row[1:]] for row in t[1:]] for t in confusions] == expected
+    expected = [
+        group["confusion"] for run in document["runs"] for group in run["groups"]
+    ]
+    assert [
+        [[int(x) for x in row[1:]] for row in t[1:]] for t in confusions
+    ] == expected
 
 
 def test_what_is_absent_has_a_reason(pages: dict[str, str]) -> None:
     page = Page(pages["absent values"])
     assert page.tables["audit-table-groups"][3][2].startswith("n/ano images: unseen")
-    assert "unseenno images" in page.tables["audit-table-groups"][3][0].replace(" no", "no")
+    assert "unseenno images" in page.tables["audit-table-groups"][3][0].replace(
+        " no", "no"
+    )
     bare = Page(pages["one run, no scores"])
-    for told_of in ("not recorded", "not timed", "no scores were passed", "One run only"):
+    for told_of in (
+        "not recorded",
+        "not timed",
+        "no scores were passed",
+        "One run only",
+    ):
         assert told_of in bare.text
     assert "None" not in bare.text
     assert not re.search(r"\bnan\b", bare.text.lower())
@@ -316,7 +369,12 @@ def test_no_promise(pages: dict[str, str]) -> None:
 def test_names_cannot_break_the_page(pages: dict[str, str]) -> None:
     page = Page(pages["hostile"])
     text = " ".join(page.text.split())
-    for name in ("a<script>alert(1)</script>", "{{ 7 * 7 }}", "$x^{$", "b & | `c` *d* # e"):
+    for name in (
+        "a<script>alert(1)</script>",
+        "{{ 7 * 7 }}",
+        "$x^{$",
+        "b & | `c` *d* # e",
+    ):
         assert name in text
     assert "49" not in re.sub(r"[\d.]{3,}", "", text[:2000])
     assert {attributes.get("src") for attributes in page.all("img")} == set()
@@ -336,7 +394,13 @@ def test_names_cannot_turn_the_figures_round() -> None:
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=4, max_size=4, unique=True))
 def test_any_name_will_do(names: list[str]) -> None:
     a, b, c, d = names
-    Page(html(sample(n=20, runs=["r"], targets=[a, b], sensitive={"s": [c, d]}, scores=False)))
+    Page(
+        html(
+            sample(
+                n=20, runs=["r"], targets=[a, b], sensitive={"s": [c, d]}, scores=False
+            )
+        )
+    )
 
 
 @pytest.mark.slow
@@ -351,35 +415,55 @@ def test_the_same_audit_gives_the_same_bytes(tmp_path: Path) -> None:
         "assert 'matplotlib' not in sys.modules"
     )
     environment = os.environ | {"PYTHONHASHSEED": "1"}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment
+    )
     assert (tmp_path / "page.html").read_bytes() == html(audit).encode()
 
 
 def test_images_are_embedded() -> None:
     page = Page(
         html(
-            sample(n=60, runs=["a"]), gallery=[gallery_image(), gallery_image((600, 300), '"<big>')]
+            sample(n=60, runs=["a"]),
+            gallery=[gallery_image(), gallery_image((600, 300), '"<big>')],
         )
     )
     small, big = page.all("img")
-    assert (small["width"], small["height"], small["class"]) == ("128", "64", "pixelated")
+    assert (small["width"], small["height"], small["class"]) == (
+        "128",
+        "64",
+        "pixelated",
+    )
     assert (big["width"], big["height"]) == ("256", "128")
     assert "class" not in big
     assert (small["src"] or "").startswith("data:image/png;base64,")
     assert big["alt"] == (
         '"<big>. Before: dark (61.0 %). After: blond (73.0 %). Truth: blond. From wrong to right.'
     )
-    odd = [Image.fromarray(np.zeros((3, 5), np.uint8)), "c", "dark", "dark", "blond", 1, 0]
+    odd = [
+        Image.fromarray(np.zeros((3, 5), np.uint8)),
+        "c",
+        "dark",
+        "dark",
+        "blond",
+        1,
+        0,
+    ]
     assert "Unchanged, wrong" in html(sample(n=60, runs=["a"]), gallery=[tuple(odd)])
 
 
 def test_a_click_on_a_group_shows_its_images() -> None:
     first, other = (
-        gallery_image()._replace(group=group) for group in ("blond / man", "blond / nobody")
+        gallery_image()._replace(group=group)
+        for group in ("blond / man", "blond / nobody")
     )
     for runs in (["a"], ["a", "b"]):
         page = Page(html(sample(n=60, runs=runs), gallery=[first, other, first]))
-        links = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#audit-images")]
+        links = [
+            a["href"]
+            for a in page.all("a")
+            if (a["href"] or "").startswith("#audit-images")
+        ]
         assert links == ["#audit-images-1"]
         assert {"audit-images-1", "audit-images-2"} <= set(page.ids)
         assert len(page.all("img")) == 3
@@ -389,7 +473,9 @@ def test_a_click_on_a_group_shows_its_images() -> None:
 
 def test_a_full_page_has_all_sections_open() -> None:
     audit = sample(n=60, runs=["a", "b"])
-    folded, full = (Page(html(audit, full=full)).all("details") for full in (False, True))
+    folded, full = (
+        Page(html(audit, full=full)).all("details") for full in (False, True)
+    )
     assert len(full) == len(folded) > 8
     assert not any("open" in one for one in folded)
     assert all("open" in one for one in full)
@@ -407,7 +493,9 @@ def test_several_audits(pages: dict[str, str]) -> None:
     page = Page(pages["many"])
     assert "Several <tasks>" in page.text
     assert "Second <i>." in page.text
-    assert {"overview", "audit-1", "audit-2", "audit-3", "limits", "evidence"} <= set(page.ids)
+    assert {"overview", "audit-1", "audit-2", "audit-3", "limits", "evidence"} <= set(
+        page.ids
+    )
     assert len(page.all("img")) == 3
     assert page.text.count("Not distinguishable is not equal") == 1
 
@@ -416,22 +504,34 @@ def test_a_document_will_do(audits: dict[str, Audit], pages: dict[str, str]) -> 
     assert html(audits["one run"].to_dict()) == pages["one run"]
 
 
-def test_write_report(tmp_path: Path, audits: dict[str, Audit], pages: dict[str, str]) -> None:
+def test_write_report(
+    tmp_path: Path, audits: dict[str, Audit], pages: dict[str, str]
+) -> None:
     write_report(audits["one run"], tmp_path / "a.HTML")
     assert (tmp_path / "a.HTML").read_text("utf-8") == pages["one run"]
     write_report(audits["one run"], str(tmp_path / "a.md"), title="Mine")
-    assert (tmp_path / "a.md").read_text("utf-8").startswith("## Mine: a typical gap of ")
-    with pytest.raises(FairTTAError, match=r"^`path` should end in .html or .md \(got 'a.pdf'\).$"):
+    assert (
+        (tmp_path / "a.md").read_text("utf-8").startswith("## Mine: a typical gap of ")
+    )
+    with pytest.raises(
+        FairTTAError, match=r"^`path` should end in .html or .md \(got 'a.pdf'\).$"
+    ):
         write_report(audits["one run"], "a.pdf")
 
 
 def test_what_is_refused(audits: dict[str, Audit]) -> None:
     audit: Any = "audit.json"
-    with pytest.raises(FairTTAError, match=r"^`audit` should be an Audit or its document \(got 'a"):
+    with pytest.raises(
+        FairTTAError, match=r"^`audit` should be an Audit or its document \(got 'a"
+    ):
         html(audit)
-    with pytest.raises(FairTTAError, match=r"Expected `array` of length >= 1 - at `\$.runs`.$"):
+    with pytest.raises(
+        FairTTAError, match=r"Expected `array` of length >= 1 - at `\$.runs`.$"
+    ):
         html({**audits["one run"].to_dict(), "runs": []})
-    with pytest.raises(FairTTAError, match=r"^`audits` should have at least one entry \(got none"):
+    with pytest.raises(
+        FairTTAError, match=r"^`audits` should have at least one entry \(got none"
+    ):
         html_many("t", [])
     with pytest.raises(FairTTAError, match="missing required field `data`"):
         html({"schema": "fair-tta/audit/1"})
@@ -444,7 +544,15 @@ def test_numbers() -> None:
     assert percent(-0.1, signed=True) == "\N{MINUS SIGN}10.0"
     assert [percent(x, signed=True) for x in (0.1, 0.0)] == ["+10.0", "0.0"]
     assert interval(Estimate(0.5, 1)) == ""
-    assert [p_value(p) for p in (None, 1.0, 0.0149, 0.00015)] == ["n/a", "1.00", "0.015", "0.00015"]
+    assert [p_value(p) for p in (None, 1.0, 0.0149, 0.00015)] == [
+        "n/a",
+        "1.00",
+        "0.015",
+        "0.00015",
+    ]
     assert p_value(1e-9) == "<\N{NO-BREAK SPACE}0.0001"
-    shown = [duration(s).replace("\N{NO-BREAK SPACE}", " ") for s in (None, 0.0123, 2.5, 12345.6)]
+    shown = [
+        duration(s).replace("\N{NO-BREAK SPACE}", " ")
+        for s in (None, 0.0123, 2.5, 12345.6)
+    ]
     assert shown == ["n/a", "12.3 ms", "2.5 s", "12,346 s"]

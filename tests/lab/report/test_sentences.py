@@ -38,7 +38,9 @@ def difference(low: float | None, high: float | None) -> Estimate:
         ("bias", (None, None), "unknown"),
     ],
 )
-def test_verdicts(metric: str, ends: tuple[float | None, float | None], says: str) -> None:
+def test_verdicts(
+    metric: str, ends: tuple[float | None, float | None], says: str
+) -> None:
     assert sentences.verdict(metric, difference(*ends)) == says
     assert says in sentences.MARKS
 
@@ -56,7 +58,9 @@ def contrast(a: str, b: str) -> float:
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        parts = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts
+        ]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
     dark, light = sorted([luminance(a), luminance(b)])
@@ -64,8 +68,13 @@ def contrast(a: str, b: str) -> float:
 
 
 def test_colours_can_be_told_from_the_paper() -> None:
-    style = (files("fair_tta.lab.report") / "templates" / "style.css").read_text("utf-8")
-    sets = [dict(re.findall(r"(--[\w-]+): (#\w{6});", s)) for s in style.split(":root {")[1:]]
+    style = (files("fair_tta.lab.report") / "templates" / "style.css").read_text(
+        "utf-8"
+    )
+    sets = [
+        dict(re.findall(r"(--[\w-]+): (#\w{6});", s))
+        for s in style.split(":root {")[1:]
+    ]
     light, dark, print_ = sets[:3]
     for colours in (light, dark, light | print_):
         for name in ("--ink", "--muted", "--link", "--good", "--bad"):
@@ -117,12 +126,16 @@ def test_the_markdown_block_has_the_figures() -> None:
 
 
 def test_the_markdown_block_of_many_groups_is_short() -> None:
-    text = markdown(sample(targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]}))
+    text = markdown(
+        sample(targets="abcdef", sensitive={"s": [f"s{i}" for i in range(20)]})
+    )
     assert "The 24 worst groups; 96 more are in the audit." in text
 
 
 def test_names_cannot_break_the_markdown_block() -> None:
-    audit = sample(n=60, sensitive=HOSTILE, runs=["<b>|`r`", "[x](http://y)"], targets=["*a*", "_"])
+    audit = sample(
+        n=60, sensitive=HOSTILE, runs=["<b>|`r`", "[x](http://y)"], targets=["*a*", "_"]
+    )
     page = Page(f"<div>{rendered(markdown(audit, title='# <script>'))}</div>")
     tags = {tag for tag, _ in page.tags}
     assert not tags & {"script", "img", "b", "a", "em", "code"}
@@ -140,7 +153,9 @@ def test_any_name_survives_markdown(name: str) -> None:
 
 def test_foreign_documents_bring_no_tags_and_no_links() -> None:
     """Not even in the fields that we write ourselves."""
-    hostile = "<script>x</script> ![i](http://y/z) www.evil.example a@evil.example\n\n# h"
+    hostile = (
+        "<script>x</script> ![i](http://y/z) www.evil.example a@evil.example\n\n# h"
+    )
     document = sample(n=60).to_dict()
     document["provenance"] |= {
         "fair_tta": hostile,

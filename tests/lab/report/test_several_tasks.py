@@ -10,7 +10,12 @@ from fair_tta import audit, compare
 from fair_tta.auditing import Audit, Scores
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
-from fair_tta.lab.report._first_screen import MOST_METHODS, banners, figure_of, first_screen
+from fair_tta.lab.report._first_screen import (
+    MOST_METHODS,
+    banners,
+    figure_of,
+    first_screen,
+)
 from fair_tta.lab.report._method_rows import methods_on
 from fair_tta.lab.report._verdict import by_gap, cards, in_short, title_of_many
 
@@ -53,7 +58,10 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
     assert good.cost is None
     figure = figure_of(tasks)
     assert figure is not None
-    assert [(row.name, row.tone) for row in figure.rows] == [("wide", "good"), ("small", "")]
+    assert [(row.name, row.tone) for row in figure.rows] == [
+        ("wide", "good"),
+        ("small", ""),
+    ]
 
 
 def test_no_advice_without_evidence() -> None:
@@ -70,12 +78,18 @@ def test_no_advice_without_evidence() -> None:
         "Same narrows the gap on a; on b it costs balanced accuracy, accuracy, the worst group."
     )
     assert todo.text.startswith("Use Same for a only.")
-    assert title_of_many(tasks, "T") == "T: Same narrows the gap on 1 of 2 tasks, 1 harmed"
+    assert (
+        title_of_many(tasks, "T") == "T: Same narrows the gap on 1 of 2 tasks, 1 harmed"
+    )
     alone = made(CLEAR).document
     tasks = [("a", alone), ("b", alone)]
     assert cards(tasks)[-1].text.startswith("Try methods")
-    assert title_of_many(tasks, "T") == "T: a gap between groups is shown on 2 of 2 tasks"
-    assert first_screen(tasks, {})["heading"].startswith("Typical gap of each task in points")
+    assert (
+        title_of_many(tasks, "T") == "T: a gap between groups is shown on 2 of 2 tasks"
+    )
+    assert first_screen(tasks, {})["heading"].startswith(
+        "Typical gap of each task in points"
+    )
 
 
 def test_a_gap_narrowed_at_a_cost_is_not_denied() -> None:
@@ -91,7 +105,9 @@ def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
     alone = made(SMALL_GAP).document
     other = task(made(SMALL_GAP), made(SMALL_GAP, "N"), made(SMALL_GAP, "O"))
     tasks = [("T1", first), ("T2", alone), ("T3", other)]
-    assert cards(tasks)[1].text == "M narrows the gap on 1 of 1 task; not run on T2, T3."
+    assert (
+        cards(tasks)[1].text == "M narrows the gap on 1 of 1 task; not run on T2, T3."
+    )
     found = {method.name: method for method in methods_on(tasks)}
     assert found["M"].verdict.endswith("raises accuracy in 1 of 1")
     assert found["N"].not_run == ("T1", "T2")
@@ -109,7 +125,10 @@ def test_banners_of_every_kind_are_told_once() -> None:
     scores = Scores(confidence=[0.52] * 80, sensitive_entropy={"place": [0.9] * 80})
     first = audit(truth, said, {"place": group}, name="ZeroShot", scores=scores)
     flipped = ["cat" if label == "dog" else "dog" for label in said]
-    others = [audit(truth, flipped, {"place": group}, name=name, scores=scores) for name in "ab"]
+    others = [
+        audit(truth, flipped, {"place": group}, name=name, scores=scores)
+        for name in "ab"
+    ]
     document = compare([first, *others]).document
     told = banners([("one", document), ("two", document)])
     assert [sentence.replace("\N{NO-BREAK SPACE}", " ") for sentence in told] == [
@@ -153,4 +172,7 @@ def test_many_methods_and_nothing_to_say() -> None:
     screen = first_screen([("a", task(*runs)), ("b", task(*runs))], {})
     assert len(screen["methods"]) == MOST_METHODS
     assert "2 more methods are below." in screen["caption"]
-    assert first_screen([], {})["cards"][0].text == "Nothing was measured: no group has images."
+    assert (
+        first_screen([], {})["cards"][0].text
+        == "Nothing was measured: no group has images."
+    )

@@ -9,7 +9,14 @@ import pytest
 from msgspec import structs
 from report_samples import Page
 
-from fair_tta import AssociationCorrection, FairTPT, FixedRate, LogitBalance, OrthCali, ZeroShot
+from fair_tta import (
+    AssociationCorrection,
+    FairTPT,
+    FixedRate,
+    LogitBalance,
+    OrthCali,
+    ZeroShot,
+)
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html
@@ -26,7 +33,14 @@ def made(adapters: dict[str, Any]) -> Audit:
     for i, (name, adapter) in enumerate(adapters.items()):
         answers = np.where(generator.random(400) < 0.7 + 0.02 * i, TRUTH, 1 - TRUTH)
         audits.append(
-            audit(TRUTH, answers, GROUP, name=name, adapter=adapter, interval=Bootstrap(50))
+            audit(
+                TRUTH,
+                answers,
+                GROUP,
+                name=name,
+                adapter=adapter,
+                interval=Bootstrap(50),
+            )
         )
     return compare(audits)
 
@@ -101,7 +115,9 @@ def test_the_chart_says_all_its_numbers(swept: Audit) -> None:
 def test_old_audits_have_no_balanced_accuracy(swept: Audit) -> None:
     document: AuditDocument = swept.document
     runs = tuple(
-        structs.replace(run, metrics=structs.replace(run.metrics, balanced_accuracy=None))
+        structs.replace(
+            run, metrics=structs.replace(run.metrics, balanced_accuracy=None)
+        )
         for run in document.runs
     )
     old = structs.replace(document, runs=runs)

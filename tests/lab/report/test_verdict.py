@@ -16,7 +16,12 @@ from fair_tta.lab.cli._tables import print_verdict
 from fair_tta.lab.report import html, markdown
 from fair_tta.lab.report._first_screen import banners, figure_of
 from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._verdict import cards, changed_groups, group_sentences, in_short
+from fair_tta.lab.report._verdict import (
+    cards,
+    changed_groups,
+    group_sentences,
+    in_short,
+)
 
 GOOD = {**dict.fromkeys(EVEN, (450, 500)), ("dog", "out"): (420, 500)}
 CLEAR_500 = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
@@ -29,7 +34,8 @@ def cards_of(*runs: Audit) -> list[Card]:
     found = compare(runs) if len(runs) > 1 else runs[0]
     plain = str.maketrans({"\N{NO-BREAK SPACE}": " ", "\N{MINUS SIGN}": "-"})
     return [
-        Card(*(text.translate(plain) for text in card)) for card in cards([("", found.document)])
+        Card(*(text.translate(plain) for text in card))
+        for card in cards([("", found.document)])
     ]
 
 
@@ -45,8 +51,12 @@ def test_what_is_wrong() -> None:
     assert todo.text == "Compare methods on the same images (option --adapters)."
 
 
-@pytest.mark.parametrize(("right", "n", "others"), [(7, 10, (8, 10)), (27, 30, (30, 30))])
-def test_what_is_not_shown_is_not_called_wrong(right: int, n: int, others: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("right", "n", "others"), [(7, 10, (8, 10)), (27, 30, (30, 30))]
+)
+def test_what_is_not_shown_is_not_called_wrong(
+    right: int, n: int, others: tuple[int, int]
+) -> None:
     rates = {**dict.fromkeys(CLEAR, others), ("dog", "out"): (right, n)}
     wrong = cards_of(made(rates))[0]
     assert (wrong.heading, wrong.tone) == ("What is seen", "")
@@ -81,12 +91,18 @@ def test_what_chance_explains_is_not_called_closed() -> None:
 def test_serving_the_better_groups_worse_is_said_and_not_advised() -> None:
     both = compare([made(CLEAR_500), made(FAIRER, "M")])
     _, helps, todo = cards_of(both)
-    assert helps.text.startswith("M narrows the gap by serving the better groups worse: ")
+    assert helps.text.startswith(
+        "M narrows the gap by serving the better groups worse: "
+    )
     assert "costs accuracy -" in helps.more
     assert helps.tone == ""
     assert todo.text == "Look for another method before using M."
-    assert todo.more.startswith("Check cat / in, cat / out, dog / in: they lose 15 points")
-    assert "M narrows the gap by serving the better groups worse" in Page(html(both)).text
+    assert todo.more.startswith(
+        "Check cat / in, cat / out, dog / in: they lose 15 points"
+    )
+    assert (
+        "M narrows the gap by serving the better groups worse" in Page(html(both)).text
+    )
 
 
 def test_a_method_without_a_cost_goes_first() -> None:
@@ -97,7 +113,9 @@ def test_a_method_without_a_cost_goes_first() -> None:
 
 
 def test_what_these_images_cannot_tell_is_said_without_a_promise() -> None:
-    both = compare([made(CLEAR), made({**CLEAR, ("dog", "out"): (23, 100)}, "M")]).document
+    both = compare(
+        [made(CLEAR), made({**CLEAR, ("dog", "out"): (23, 100)}, "M")]
+    ).document
     _, tried, todo = cards([("", both)])
     assert tried.heading == "What was tried"
     assert "M: these 400 images cannot tell whether the gap changes (" in tried.text
@@ -135,7 +153,9 @@ def test_groups_that_gained_and_lost_most_with_counts() -> None:
     assert groups[0].p == pytest.approx(4 * binomtest(0, 25).pvalue)
     assert groups[1].p == pytest.approx(3 * lost)
     assert [g.p for g in groups[2:]] == [1.0, 1.0]
-    gained, worse = (text.replace("\N{NO-BREAK SPACE}", " ") for text in group_sentences(groups))
+    gained, worse = (
+        text.replace("\N{NO-BREAK SPACE}", " ") for text in group_sentences(groups)
+    )
     assert gained == (
         "dog / out: 20 \N{RIGHTWARDS ARROW} 45 of 100 (25 became right, 0 wrong; p < 0.0001, "
         "< 0.0001 after correction for 4 groups)"
@@ -154,7 +174,9 @@ def test_p_values_do_not_hold_where_images_are_clustered() -> None:
     ]
     document = compare(runs).document
     (gained,) = group_sentences(changed_groups(document, document.comparisons[0]))
-    assert gained == ("dog / out: 20 \N{RIGHTWARDS ARROW} 80 of 100 (60 became right, 0 wrong)")
+    assert gained == (
+        "dog / out: 20 \N{RIGHTWARDS ARROW} 80 of 100 (60 became right, 0 wrong)"
+    )
 
 
 def test_the_terminal_draws_it_in_80_columns_and_plain_characters(
@@ -170,7 +192,9 @@ def test_the_terminal_draws_it_in_80_columns_and_plain_characters(
     lines = capsys.readouterr().out.splitlines()
     assert all(line.isascii() and len(line) <= 80 for line in lines)
     first = lines.index("Each group before (o) and after (*) M") + 1
-    assert re.fullmatch(r"cat / a group.* 100 \|o-+\* +\|  20 -> 80  \+60 / -0", lines[first])
+    assert re.fullmatch(
+        r"cat / a group.* 100 \|o-+\* +\|  20 -> 80  \+60 / -0", lines[first]
+    )
     (short,) = [line for line in lines if line.startswith("dog / short  ")]
     assert re.fullmatch(r"dog / short +100 \| +\*-?o *\|  90 -> 84  \+0 / -6", short)
     assert re.fullmatch(r" +20 +100", lines[first + 4])
@@ -181,13 +205,25 @@ def test_the_figure_has_each_group_before_and_after() -> None:
     both = compare([made(CLEAR), made(BETTER, "M")])
     figure = figure_of([("", both.document)])
     assert figure is not None
-    assert figure.heading == "Each group before (\N{WHITE CIRCLE}) and after (\N{BLACK CIRCLE}) M"
+    assert (
+        figure.heading
+        == "Each group before (\N{WHITE CIRCLE}) and after (\N{BLACK CIRCLE}) M"
+    )
     first = figure.rows[0]
-    assert (first.name, first.n, first.before, first.after) == ("dog / out", 100, 0.2, 0.8)
+    assert (first.name, first.n, first.before, first.after) == (
+        "dog / out",
+        100,
+        0.2,
+        0.8,
+    )
     assert (first.more, first.tone) == ("+60 / \N{MINUS SIGN}0", "good")
     assert {row.tone for row in figure.rows[1:]} == {""}
     page = Page(html(both)).text
-    assert page.index("What is wrong") < page.index("Each group before") < page.index("All methods")
+    assert (
+        page.index("What is wrong")
+        < page.index("Each group before")
+        < page.index("All methods")
+    )
     assert figure_of([("", made(CLEAR).document)]) is None
     assert "Right answers in percent" in Page(html(made(CLEAR))).text
 
@@ -270,7 +306,8 @@ def test_other_banners() -> None:
     other = audit(truth, flipped, {"place": group}, name="Flip", scores=scores)
     told = banners([("", compare([first, other]).document)])
     assert (
-        "ZeroShot is hardly sure of any answer: median confidence 51\N{NO-BREAK SPACE}%" in told[0]
+        "ZeroShot is hardly sure of any answer: median confidence 51\N{NO-BREAK SPACE}%"
+        in told[0]
     )
     assert any("answers change: Flip 100" in sentence for sentence in told)
 
@@ -278,7 +315,9 @@ def test_other_banners() -> None:
 def test_who_is_answered_with_a_harmful_class_is_told_first() -> None:
     truth, group = ["man", "man", "thief", "thief"] * 100, ["a", "b"] * 200
     said = ["man", "thief", "thief", "thief"] * 100  # thief: all of b, half of a
-    found = audit(truth, said, {"skin": group}, name="M", harmful={"crime": ["thief"]}).document
+    found = audit(
+        truth, said, {"skin": group}, name="M", harmful={"crime": ["thief"]}
+    ).document
     (told,) = [text for text in banners([("", found)]) if "crime" in text]
     assert told.replace("\N{NO-BREAK SPACE}", " ").startswith(
         "M answers with a class of the set 'crime': in 100 % of b [98."

@@ -23,7 +23,9 @@ def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -
         signal.signal(signal.SIGINT, before)
 
 
-def test_workers_do_not_finish_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_do_not_finish_what_nobody_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """After Ctrl-C their units could take minutes, and what comes of them would be thrown away."""
     pool = mock.Mock(_processes={1: mock.Mock(), 2: mock.Mock()})
     monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_: pool)

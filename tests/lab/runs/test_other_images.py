@@ -79,7 +79,9 @@ def run(
         runner = Runner(job, engine or Local(), store)
         stream = runner.stream(sources, lambda source: source, size=size, seed=0)
         for _, rows in islice(stream, stop_after):
-            answers.append(rows if isinstance(rows, str) else [row.prediction for row in rows])
+            answers.append(
+                rows if isinstance(rows, str) else [row.prediction for row in rows]
+            )
     return answers
 
 
@@ -104,14 +106,23 @@ def test_another_batch_is_computed_again(
 ) -> None:
     """After another batch size, a shorter list or another order."""
     folder = tmp_path / "all in one"
-    for size, some in ((3, sources), (5, sources), (5, sources[1:]), (3, sources[::-1])):
+    for size, some in (
+        (3, sources),
+        (5, sources),
+        (5, sources[1:]),
+        (3, sources[::-1]),
+    ):
         expected = run(classifier, some, size, tmp_path / f"{size} {some[0].name}")
-        for answers, others in zip(run(classifier, some, size, folder), expected, strict=True):
+        for answers, others in zip(
+            run(classifier, some, size, folder), expected, strict=True
+        ):
             assert isinstance(answers, str) == isinstance(others, str)
             for answer, other in zip(answers, others, strict=True):
                 # rows of zero-shot are kept, and have the last digits of their first batch
                 if isinstance(answer, Prediction) and isinstance(other, Prediction):
-                    assert answer.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+                    assert answer.probabilities == pytest.approx(
+                        other.probabilities, abs=1e-6
+                    )
 
 
 def test_answers_are_those_of_predict(
@@ -128,7 +139,9 @@ def test_answers_are_those_of_predict(
         stream = runner.stream(many, lambda source: source, size=len(many), seed=0)
         for (_, rows), prediction in zip(stream, expected, strict=True):
             assert not isinstance(rows, str)
-            assert rows[0].prediction.probabilities == pytest.approx(prediction.probabilities)
+            assert rows[0].prediction.probabilities == pytest.approx(
+                prediction.probabilities
+            )
 
 
 def test_an_audit_after_another_batch_size(

@@ -33,7 +33,9 @@ class Centre(FittedMethod, UsesTexts):
 
     reference: Reference | None = None
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         return {"mean": torch.cat([batch.features for batch in batches]).mean(0)}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -76,7 +78,9 @@ def clf() -> FairTPTClassifier:
     )
 
 
-def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folder: Path) -> None:
+def test_pictures_are_encoded_once_for_all_methods(
+    clf: FairTPTClassifier, folder: Path
+) -> None:
     seen: list[int] = []
     model: Any = clf._backend.model  # type: ignore[attr-defined]
     hook = model.vision_model.register_forward_pre_hook(lambda _, args, more: seen.append(1),
@@ -89,14 +93,18 @@ def test_pictures_are_encoded_once_for_all_methods(clf: FairTPTClassifier, folde
         clf, adapters, folder, progress=lambda done, total: told.append((done, total))
     )
     hook.remove()
-    assert len(seen) <= 3 + 2  # batches, and the picture by which each method knows the model
+    assert (
+        len(seen) <= 3 + 2
+    )  # batches, and the picture by which each method knows the model
     assert told == [(0, None), (3, None), (6, None), (7, None)]
     assert found.adapters["zero-shot"] == ZeroShot()
     pictures = [folder / f"{i}.png" for i in range(7)]
     balance, chain = fit_on(LogitBalance(), clf, pictures), found.adapters["chain"]
     ours: Any = found.adapters["balance"]
     for name, value in balance.reference.tensors.items():  # type: ignore[union-attr]
-        torch.testing.assert_close(ours.reference.tensors[name], value, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            ours.reference.tensors[name], value, rtol=1e-4, atol=1e-5
+        )
     assert chain.then.reference.images == 7  # type: ignore[attr-defined]
     assert found.provenance["images"] == 7
     assert found.provenance["methods"] == ["balance", "chain"]
@@ -110,12 +118,15 @@ def test_the_digest_is_of_contents_whatever_their_names(
     for i in range(7):
         (other / f"{9 - i}.png").write_bytes((folder / f"{i}.png").read_bytes())
     digests = {
-        fit_on_folder(clf, {"b": LogitBalance()}, f).provenance["sha256"] for f in (folder, other)
+        fit_on_folder(clf, {"b": LogitBalance()}, f).provenance["sha256"]
+        for f in (folder, other)
     }
     assert len(digests) == 1
 
 
-def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder: Path) -> None:
+def test_what_was_learnt_goes_to_other_processes(
+    clf: FairTPTClassifier, folder: Path
+) -> None:
     balance = fit_on(LogitBalance(), clf, [picture(i) for i in range(9)])
     job = job_of(clf, [balance], "miniature")
     unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.asked())
@@ -126,13 +137,19 @@ def test_what_was_learnt_goes_to_other_processes(clf: FairTPTClassifier, folder:
     assert not isinstance(answers, str)
     (answer,) = answers
     expected = clf.with_adapter(balance).predict(folder / "3.png")
-    assert answer.prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-4)
-    other = job_of(clf, [fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])], "miniature")
+    assert answer.prediction.probabilities == pytest.approx(
+        expected.probabilities, abs=1e-4
+    )
+    other = job_of(
+        clf, [fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])], "miniature"
+    )
     assert other.digests[:2] == job.digests[:2]
     assert other.digests[2] != job.digests[2]
 
 
-def test_shared_pictures_are_known_by_content(clf: FairTPTClassifier, folder: Path) -> None:
+def test_shared_pictures_are_known_by_content(
+    clf: FairTPTClassifier, folder: Path
+) -> None:
     path = folder / "3.png"
     padded = folder / "padded"  # as long as another, and not the same
     padded.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -147,7 +164,10 @@ def test_shared_pictures_are_known_by_content(clf: FairTPTClassifier, folder: Pa
 @pytest.mark.parametrize(
     ("adapter", "message"),
     [
-        (Labelled(), r"'m' needs the attribute values of its reference images, .*sensitive=values"),
+        (
+            Labelled(),
+            r"'m' needs the attribute values of its reference images, .*sensitive=values",
+        ),
         (InItsOwnWay(), "'m' cannot be fitted on a folder: no FittedMethod"),
         (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
     ],
@@ -159,11 +179,16 @@ def test_what_cannot_be_fitted_on_a_folder(
         fit_adapters(clf, {"m": adapter}, folder, list)
 
 
-def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folder: Path) -> None:
+def test_without_a_folder_methods_are_cross_fitted(
+    clf: FairTPTClassifier, folder: Path
+) -> None:
     sources = [ImageSource(path.name, str(path)) for path in sorted(folder.iterdir())]
     methods = {"z": ZeroShot(), "m": LogitBalance()}
     found = fit_adapters(clf, methods, None, lambda: sources)
-    assert [type(one).__name__ for one in found.adapters.values()] == ["ZeroShot", "CrossFitted"]
+    assert [type(one).__name__ for one in found.adapters.values()] == [
+        "ZeroShot",
+        "CrossFitted",
+    ]
     assert found.notes[0].startswith("m: cross-fitted on these 7 images without labels")
     settings = describe_adapter(found.adapters["m"])["settings"]["fits"]["settings"]
     assert (settings["folds"], settings["images"]) == (5, 7)
@@ -171,7 +196,9 @@ def test_without_a_folder_methods_are_cross_fitted(clf: FairTPTClassifier, folde
     unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
     answers = start_worker(sent, torch.get_num_threads())(unit)()
-    expected = clf.with_adapter(found.adapters["m"]).predict([s.source for s in sources[:7]])
+    expected = clf.with_adapter(found.adapters["m"]).predict(
+        [s.source for s in sources[:7]]
+    )
     for rows, one in zip(answers, expected, strict=True):
         assert rows[1].prediction.probabilities == pytest.approx(  # type: ignore[union-attr]
             one.probabilities, abs=1e-5
@@ -192,11 +219,16 @@ def test_an_image_that_the_model_fails_on_is_left_out(
     monkeypatch.setattr(clf, "encode", fail)
     found = fit_on_folder(clf, {"b": LogitBalance()}, folder)
     assert found.provenance["images"] == 7
-    assert "cannot use this image of 5 x 40 pixels (RuntimeError: no such" in found.left_out[1]
+    assert (
+        "cannot use this image of 5 x 40 pixels (RuntimeError: no such"
+        in found.left_out[1]
+    )
 
 
 def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
-    with pytest.raises(FairTTAError, match="'m' needs the attribute values of its reference"):
+    with pytest.raises(
+        FairTTAError, match="'m' needs the attribute values of its reference"
+    ):
         fit_adapters(clf, {"m": Labelled()}, None, list)
     with pytest.raises(FairTTAError, match="LogitBalance has not been fitted"):
         clf.examine(iter([]), [LogitBalance()])

@@ -79,18 +79,30 @@ def test_answers_come_in_order_and_are_kept(job: Job, tmp_path: Path) -> None:
     assert isinstance(plain[6][1], str)
     with Store(tmp_path / "rows") as store:
         late = Late()
-        first = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0))
+        first = list(
+            Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0)
+        )
         for (_, a), (_, b) in zip(plain, first, strict=True):
             assert isinstance(a, str) == isinstance(b, str)
             if not isinstance(a, str) and not isinstance(b, str):
-                assert [x.prediction.label for x in a] == [x.prediction.label for x in b]
-                assert [x.by for x in b] == ["late, workers 3, threads of each 1"] * len(b)
+                assert [x.prediction.label for x in a] == [
+                    x.prediction.label for x in b
+                ]
+                assert [x.by for x in b] == [
+                    "late, workers 3, threads of each 1"
+                ] * len(b)
         late.asked.clear()
-        again = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0))
+        again = list(
+            Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=0)
+        )
         assert again == first
         assert len(late.asked) == 1, "only the unit of the picture that is not there"
-        other = list(Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=1))
-        assert [a[0].key.seed for _, a in other if a and not isinstance(a, str)] == [1] * 9
+        other = list(
+            Runner(job, late, store).stream(pictures, lambda p: p, size=2, seed=1)
+        )
+        assert [a[0].key.seed for _, a in other if a and not isinstance(a, str)] == [
+            1
+        ] * 9
         assert len([*store]) == 2 * 2 * 9
 
 
@@ -213,7 +225,9 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
     pictures = asked(tmp_path, 8)
     names = [one.name for one in pictures]
     runner = Runner(job, Local())
-    read_ahead = list(runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True))
+    read_ahead = list(
+        runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True)
+    )
     assert at_work == [names[:4], names[:6], names, names]
     for seen in (decoded, at_work, at_begin):
         seen.clear()
@@ -226,7 +240,10 @@ def test_the_next_unit_is_decoded_while_one_is_worked_on(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_threads_end_with_the_run(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    job: Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
 ) -> None:
     """What was finished before Ctrl-C is kept, and the same call goes on from there."""
     pictures = asked(tmp_path, 6)
@@ -245,19 +262,33 @@ def test_threads_end_with_the_run(
         runner = Runner(job, Local(), store)
         seen = []
         with pytest.raises(error):
-            for one, _ in runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True):
+            for one, _ in runner.stream(
+                pictures, lambda p: p, size=2, seed=0, read_ahead=True
+            ):
                 seen.append(one)
         assert seen == pictures[:2]
         assert not {t for t in threading.enumerate() if "decode" in t.name} - before
-        again = list(runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True))
+        again = list(
+            runner.stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True)
+        )
         assert [one for one, _ in again] == pictures
         assert len(calls) == 4, "the first unit was not worked on again"
 
 
-def test_a_picture_that_cannot_be_read_stays_in_its_place(job: Job, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_read_stays_in_its_place(
+    job: Job, tmp_path: Path
+) -> None:
     pictures = asked(tmp_path, 5)
     Path(str(pictures[2].source)).write_bytes(b"no picture")
     found = list(
-        Runner(job, Local()).stream(pictures, lambda p: p, size=2, seed=0, read_ahead=True)
+        Runner(job, Local()).stream(
+            pictures, lambda p: p, size=2, seed=0, read_ahead=True
+        )
     )
-    assert [isinstance(answers, str) for _, answers in found] == [False, False, True, False, False]
+    assert [isinstance(answers, str) for _, answers in found] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]

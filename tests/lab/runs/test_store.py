@@ -17,7 +17,9 @@ from fair_tta.lab.runs._store import ROWS, Store
 
 
 @pytest.fixture(params=[0, 8], ids=["network disk", "local disk"])
-def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def path(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     if hasattr(os, "major"):
         monkeypatch.setattr("os.major", lambda _: request.param)
     return tmp_path / ROWS
@@ -74,13 +76,18 @@ def test_files_are_known_by_their_signatures(path: Path) -> None:
         "UPDATE rows SET prediction = CAST(x'ff00' AS TEXT) WHERE image = '1.jpg'",
     ],
 )
-def test_a_changed_row_is_reported_and_written_again(statement: str, path: Path) -> None:
+def test_a_changed_row_is_reported_and_written_again(
+    statement: str, path: Path
+) -> None:
     with Store(path) as store:
         store.append(rows(3))
     change(path, statement)
     with Store(path) as store:
         with pytest.warns(UserWarning, match="1 row is not as written.*computed again"):
-            assert store.find(one.key for one in rows(3)).keys() == {row(0).key, row(2).key}
+            assert store.find(one.key for one in rows(3)).keys() == {
+                row(0).key,
+                row(2).key,
+            }
         store.append([row(1)])
     with warnings.catch_warnings(), Store(path) as store:
         warnings.simplefilter("error")
@@ -155,7 +162,9 @@ def test_a_full_disk_leaves_whole_batches(path: Path) -> None:
         store.append([row(0)])
         (pages,) = store._db.execute("PRAGMA page_count").fetchone()
         store._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(FairTTAError, match=r"disk is full\). Rows that are finished are"):
+        with pytest.raises(
+            FairTTAError, match=r"disk is full\). Rows that are finished are"
+        ):
             store.append([row(i) for i in range(1, 40)])
         assert list(store) == [row(0)]
         store._db.execute("PRAGMA max_page_count = 1000000")
@@ -170,7 +179,9 @@ def test_a_file_that_vanishes_is_reported(path: Path) -> None:
             store.append([row()])
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write"
+)
 def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FairTTAError, match="cannot be used"):

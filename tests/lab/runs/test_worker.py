@@ -24,7 +24,11 @@ METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
 @pytest.fixture
 def classifier(tiny_model: str) -> FairTPTClassifier:
     return FairTPTClassifier(
-        tiny_model, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}", views=AugMix(3)
+        tiny_model,
+        ["cat", "dog"],
+        ["water", "land"],
+        "{target} on {sensitive}",
+        views=AugMix(3),
     )
 
 
@@ -40,11 +44,15 @@ def pictures(tmp_path: Path) -> list[ImageSource]:
 def ask(job: Job, *pictures: ImageSource, known: Sequence[int] = ()) -> list[ImageRows]:
     every = frozenset(job.asked())
     left = tuple(frozenset() if i in known else every for i, _ in enumerate(pictures))
-    return Worker(job).begin(WorkUnit(pictures, 0, job.asked(), left if known else None))()
+    return Worker(job).begin(
+        WorkUnit(pictures, 0, job.asked(), left if known else None)
+    )()
 
 
 def test_answers_are_those_of_predict(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier,
+    pictures: list[ImageSource],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     views: list[int] = []
     encode = FairTPTClassifier.encode
@@ -57,7 +65,9 @@ def test_answers_are_those_of_predict(
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
     broken = ImageSource("x", b"nonsense")
     found = ask(job_of(classifier, METHODS), pictures[0], broken, pictures[1])
-    assert sorted(views) == [2, 6], "the picture alone, and its views, once for all methods"
+    assert sorted(views) == [2, 6], (
+        "the picture alone, and its views, once for all methods"
+    )
     assert isinstance(found[1], str)
     assert found[1].startswith("cannot read bytes of length 8")
     for source, answers in zip(pictures, (found[0], found[2]), strict=False):
@@ -66,8 +76,12 @@ def test_answers_are_those_of_predict(
             assert answer.image == source.name
             prediction = answer.prediction
             alone = classifier.with_adapter(adapter).predict(source.source)
-            assert prediction.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
-            assert prediction.sensitive_entropy == pytest.approx(alone.sensitive_entropy, abs=1e-4)
+            assert prediction.probabilities == pytest.approx(
+                alone.probabilities, abs=1e-4
+            )
+            assert prediction.sensitive_entropy == pytest.approx(
+                alone.sensitive_entropy, abs=1e-4
+            )
     assert ask(job_of(classifier, METHODS)) == []
 
 
@@ -86,7 +100,10 @@ def test_keys_are_of_the_content(
         job_of(classifier.with_views(AugMix(4)), METHODS),
         job_of(classifier, [TPT(rho=0.5)]),
         job_of(FairTPTClassifier(classifier._backend, ["cat", "cow"]), METHODS[:2]),
-        job_of(FairTPTClassifier(classifier._backend, ["cat", "dog"], scale=3.0), METHODS[:2]),
+        job_of(
+            FairTPTClassifier(classifier._backend, ["cat", "dog"], scale=3.0),
+            METHODS[:2],
+        ),
         job_of(FairTPTClassifier(classifier._backend, ["dog", "cat"]), METHODS[:2]),
     ]
     digests = {job.digests, *(other.digests for other in unlike)}
@@ -108,13 +125,18 @@ def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> No
 
     classifier._backend.tokenize = otherwise  # type: ignore[method-assign]
     again = FairTPTClassifier(
-        classifier._backend, ["cat", "dog"], ["water", "land"], "{target} on {sensitive}"
+        classifier._backend,
+        ["cat", "dog"],
+        ["water", "land"],
+        "{target} on {sensitive}",
     )
     assert job_of(again, METHODS).digests[1] != before[1], "another tokenizer"
 
 
 def test_each_method_is_charged_what_it_looks_at(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier,
+    pictures: list[ImageSource],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a clock that moves when pictures are encoded and when a method works."""
     now = [0.0]
@@ -127,7 +149,9 @@ def test_each_method_is_charged_what_it_looks_at(
         return found
 
     def working(self: Any, *given: Any) -> Any:
-        now[0] += {"ZeroShot": 0.2, "TPT": 20.0, "FairTPT": 40.0}[type(self.adapter).__name__]
+        now[0] += {"ZeroShot": 0.2, "TPT": 20.0, "FairTPT": 40.0}[
+            type(self.adapter).__name__
+        ]
         return predict(self, *given)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
@@ -141,7 +165,9 @@ def test_each_method_is_charged_what_it_looks_at(
 
 
 def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier,
+    pictures: list[ImageSource],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = job_of(classifier, METHODS[:1])
     missing = ImageSource("gone", "gone.png")
@@ -154,7 +180,9 @@ def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
 
 
 def test_large_pictures_are_worked_on_a_few_at_a_time(
-    classifier: FairTPTClassifier, pictures: list[ImageSource], monkeypatch: pytest.MonkeyPatch
+    classifier: FairTPTClassifier,
+    pictures: list[ImageSource],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job, broken = job_of(classifier, METHODS), ImageSource("x", b"nonsense")
     asked = pictures[0], pictures[1], broken, pictures[2]
@@ -199,7 +227,10 @@ def test_a_picture_that_the_model_cannot_use_fails_alone(
     job = job_of(classifier, METHODS[:1])
     found = ask(job, pictures[0], thin, pictures[2])
     assert [type(answers) for answers in found] == [list, str, list]
-    assert found[1] == "the model cannot use this image of 1 x 9 pixels (RuntimeError: too thin)"
+    assert (
+        found[1]
+        == "the model cannot use this image of 1 x 9 pixels (RuntimeError: too thin)"
+    )
     assert ask(job, thin) == [found[1]]
 
 

@@ -36,7 +36,12 @@ from torchjd.linalg import QuadprogProjector
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
 from fair_tta.extend import AugMix
-from fair_tta.methods.tuning._directions import Aggregator, WeightedSum, combine, needed_terms
+from fair_tta.methods.tuning._directions import (
+    Aggregator,
+    WeightedSum,
+    combine,
+    needed_terms,
+)
 from fair_tta.methods.tuning._losses import SLoss
 from fair_tta.methods.tuning._upgrad import upgrad_weights
 
@@ -97,7 +102,10 @@ def by_enumeration(gramian: Tensor, preference: Tensor) -> list[float]:
                 conflicts = cosines[others, k] + cosines[others] @ added < -1e-9
                 if (added >= 0).all() and not conflicts.any():
                     weights += (
-                        preference[k].item() * lengths[k] * added / np.where(lengths, lengths, 1)
+                        preference[k].item()
+                        * lengths[k]
+                        * added
+                        / np.where(lengths, lengths, 1)
                     )
                     break
             else:
@@ -116,7 +124,9 @@ def by_torchjd(jacobian: Tensor, preference: Tensor) -> Tensor:
     return aggregate
 
 
-def assert_same_direction(found: Tensor, wanted: Tensor, scale: Tensor, tolerance: float) -> None:
+def assert_same_direction(
+    found: Tensor, wanted: Tensor, scale: Tensor, tolerance: float
+) -> None:
     assert float((found - wanted).norm()) <= tolerance * float(scale)
 
 
@@ -124,7 +134,13 @@ vectors = st.lists(st.floats(-1, 1), min_size=6, max_size=6)
 
 
 @settings(deadline=None)
-@given(vectors, vectors, st.floats(-8, 3), st.floats(-8, 3), st.sampled_from([0.0, 1.0, 100.0]))
+@given(
+    vectors,
+    vectors,
+    st.floats(-8, 3),
+    st.floats(-8, 3),
+    st.sampled_from([0.0, 1.0, 100.0]),
+)
 def test_upgrad_equals_the_closed_form_at_all_scales(
     first: list[float], second: list[float], log_a: float, log_b: float, lam: float
 ) -> None:
@@ -136,7 +152,9 @@ def test_upgrad_equals_the_closed_form_at_all_scales(
     weights = upgrad_weights(gramian, lam)
     cosine = float(gramian[0, 1] / (gramian[0, 0] * gramian[1, 1]).sqrt())
     if abs(cosine) < 1 - 1e-6:
-        assert weights.tolist() == pytest.approx(closed_form(gramian, (1, lam)), rel=1e-4)
+        assert weights.tolist() == pytest.approx(
+            closed_form(gramian, (1, lam)), rel=1e-4
+        )
     # the direction conflicts with neither gradient, relative to their lengths
     direction = weights @ jacobian
     lengths = jacobian.norm(dim=1)
@@ -148,8 +166,11 @@ def test_upgrad_equals_the_closed_form_at_all_scales(
 @pytest.mark.parametrize(
     "jacobian",
     [
-        1e-3 * torch.tensor([[1.0, 0.0], [-2.0, 0.5]]),  # small: squared norms below 1e-4
-        torch.tensor([[1.0, 0.0], [-0.9e-3, 0.5e-3]]),  # unequal: below 1 % of the other
+        1e-3
+        * torch.tensor([[1.0, 0.0], [-2.0, 0.5]]),  # small: squared norms below 1e-4
+        torch.tensor(
+            [[1.0, 0.0], [-0.9e-3, 0.5e-3]]
+        ),  # unequal: below 1 % of the other
     ],
 )
 def test_torchjds_defaults_would_conflict_and_ours_do_not(jacobian: Tensor) -> None:
@@ -182,13 +203,19 @@ def test_upgrad_equals_two_independent_solvers(terms: int, lam: float) -> None:
     preference, conflicts = spread(lam, terms), 0
     for i in range(20 if terms < 8 else 5):
         # as many dimensions as terms, or few more: conflicts in plenty
-        jacobian = torch.randn(terms, terms + i % 3, generator=generator, dtype=torch.float64)
-        jacobian *= 10 ** (6 * torch.rand(terms, 1, generator=generator, dtype=torch.float64) - 3)
+        jacobian = torch.randn(
+            terms, terms + i % 3, generator=generator, dtype=torch.float64
+        )
+        jacobian *= 10 ** (
+            6 * torch.rand(terms, 1, generator=generator, dtype=torch.float64) - 3
+        )
         gramian = gramian_of(jacobian)
         conflicts += int((gramian < 0).any())
         found = upgrad_weights(gramian, lam) @ jacobian
         scale = preference @ jacobian.norm(dim=1)
-        assert_same_direction(found, by_least_squares(jacobian, preference), scale, 1e-6)
+        assert_same_direction(
+            found, by_least_squares(jacobian, preference), scale, 1e-6
+        )
         assert_same_direction(found, by_torchjd(jacobian, preference), scale, 1e-5)
         for row in jacobian:  # no conflict
             assert float(found @ row) >= -1e-7 * float(scale * row.norm())
@@ -212,7 +239,9 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1.0, 1e12, 1e30])
 @pytest.mark.parametrize("rows", DEGENERATE.values(), ids=DEGENERATE)
-def test_upgrad_where_gradients_are_degenerate(rows: list[list[float]], scale: float) -> None:
+def test_upgrad_where_gradients_are_degenerate(
+    rows: list[list[float]], scale: float
+) -> None:
     preference = spread(3.0, len(rows))
     for unequal in (1.0, 1e-6):
         jacobian = torch.tensor(rows) * torch.tensor(scale)
@@ -234,7 +263,9 @@ def random_jacobian(generator: np.random.Generator, i: int) -> Tensor:
     rows = generator.standard_normal((terms, terms + generator.integers(3)))
     if i % 2:
         rows *= 10.0 ** generator.uniform(-6, 6, (terms, 1))
-    if i % 7 == 0:  # its weight is its preference, whatever a solver makes of a column of zeros
+    if (
+        i % 7 == 0
+    ):  # its weight is its preference, whatever a solver makes of a column of zeros
         rows[generator.integers(terms)] = 0
     return torch.from_numpy(rows)
 
@@ -248,7 +279,9 @@ def test_upgrad_equals_what_was_enumerated_on_300_gramians() -> None:
         lam = (0.0, 1.0, 100.0, math.inf)[i // 3 % 4]
         gramian = gramian_of(jacobian)
         expected = by_enumeration(gramian, spread(lam, len(jacobian)))
-        assert upgrad_weights(gramian, lam).tolist() == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        assert upgrad_weights(gramian, lam).tolist() == pytest.approx(
+            expected, rel=1e-6, abs=1e-12
+        )
         conflicts += int((gramian < 0).any())
     assert conflicts > 200
 
@@ -264,7 +297,9 @@ def test_a_gradient_of_zero_keeps_its_preference_among_many(terms: int) -> None:
         rows[index] = 0
         gramian = gramian_of(torch.from_numpy(rows))
         weights = upgrad_weights(gramian, 3.0)
-        assert float(weights[index]) == pytest.approx(float(preference[index]), abs=1e-9)
+        assert float(weights[index]) == pytest.approx(
+            float(preference[index]), abs=1e-9
+        )
         expected = by_enumeration(gramian, preference)
         assert weights.tolist() == pytest.approx(expected, rel=1e-6)
 
@@ -274,7 +309,9 @@ def test_upgrad_by_hand() -> None:
     gramian = gramian_of(torch.tensor([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]))
     # g1 + g2/2 = (1/2, 1/2) conflicts with g3: g1 + g2 + g3 = 0 is shorter, so for all
     assert upgrad_weights(gramian, 1.0).tolist() == pytest.approx([3, 3, 3])
-    gramian = gramian_of(torch.tensor([[1.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    gramian = gramian_of(
+        torch.tensor([[1.0, 0.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    )
     assert upgrad_weights(gramian, 1.0).tolist() == pytest.approx([1 + 1, 1 + 0.5, 1])
 
 
@@ -298,7 +335,9 @@ def test_gradients_that_are_no_numbers_leave_the_preference() -> None:
 
 
 def test_aggregators_of_torchjd() -> None:
-    jacobian = torch.tensor([[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 4.0]])
+    jacobian = torch.tensor(
+        [[1.0, 0.0, 0.0, 0.0], [-1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 4.0]]
+    )
     gradients = torch.stack([jacobian, 2 * jacobian]).view(2, 3, 2, 2)
     for aggregator in (Mean(), MGDA(), PCGrad(), TrimmedMean(trim_number=1)):
         assert needed_terms(aggregator, 3) == [True] * 3
@@ -306,7 +345,9 @@ def test_aggregators_of_torchjd() -> None:
             torch.manual_seed(0)
             found = combine(aggregator, gradients)
             torch.manual_seed(0)
-            expected = torch.stack([aggregator(one.double()) for one in (jacobian, 2 * jacobian)])
+            expected = torch.stack(
+                [aggregator(one.double()) for one in (jacobian, 2 * jacobian)]
+            )
         assert found.shape == (2, 2, 2)
         torch.testing.assert_close(found.flatten(1), expected.float())
 
@@ -326,17 +367,29 @@ def test_a_function_of_the_gramian() -> None:
     def equal_lengths(gramian: Tensor) -> Tensor:
         return 1 / gramian.diagonal().sqrt()
 
-    gradients = torch.tensor([[[[3.0, 0.0]], [[0.0, 4.0]]], [[[0.0, 5.0]], [[8.0, 6.0]]]])
+    gradients = torch.tensor(
+        [[[[3.0, 0.0]], [[0.0, 4.0]]], [[[0.0, 5.0]], [[8.0, 6.0]]]]
+    )
     found = combine((equal_lengths, "gramian"), gradients)
     torch.testing.assert_close(found, torch.tensor([[[1.0, 1.0]], [[0.8, 1.6]]]))
 
 
 @pytest.mark.parametrize(
     "aggregator",
-    [Mean, "MGDA", 3, (MGDA(),), (MGDA(), "gradients"), (3, "gramian"), (Mean, "gramian")],
+    [
+        Mean,
+        "MGDA",
+        3,
+        (MGDA(),),
+        (MGDA(), "gradients"),
+        (3, "gramian"),
+        (Mean, "gramian"),
+    ],
 )
 def test_what_is_no_aggregator(aggregator: Any) -> None:
-    with pytest.raises(FairTTAError, match="`aggregator` should be an aggregator of TorchJD such"):
+    with pytest.raises(
+        FairTTAError, match="`aggregator` should be an aggregator of TorchJD such"
+    ):
         FairTPTMO(aggregator=aggregator)
 
 
@@ -350,7 +403,9 @@ def test_what_is_no_aggregator(aggregator: Any) -> None:
     ],
 )
 def test_an_aggregator_that_gives_something_else(aggregator: Any, got: str) -> None:
-    with pytest.raises(FairTTAError, match=rf"return a tensor of shape \[6\] \(got {got}\)"):
+    with pytest.raises(
+        FairTTAError, match=rf"return a tensor of shape \[6\] \(got {got}\)"
+    ):
         combine(aggregator, torch.ones(1, 2, 2, 3))
 
 
@@ -376,7 +431,9 @@ def test_an_aggregator_with_a_memory_sees_each_image_anew() -> None:
 
     gradients = torch.ones(3, 2, 1, 2)
     assert combine(Counting(), gradients).tolist() == [[[1, 1]]] * 3
-    assert combine((Counting(), "gramian"), gradients).tolist() == [[[4, 4]]] * 3  # 2 terms times 2
+    assert (
+        combine((Counting(), "gramian"), gradients).tolist() == [[[4, 4]]] * 3
+    )  # 2 terms times 2
 
 
 def test_an_objective_with_three_terms() -> None:
@@ -391,15 +448,26 @@ def test_an_objective_with_three_terms() -> None:
     images = [picture(0), picture(1)]
     for lam in (0.0, 1.0, 100.0, math.inf):
         one = clf.with_adapter(FairTPT(lam=lam)).predict_proba(images)
-        each = clf.with_adapter(FairTPT(lam=lam, loss=SLoss(separate=True))).predict_proba(images)
-        assert each == pytest.approx(one, abs=1e-5)  # the sum of their gradients either way
-        free = clf.with_adapter(FairTPTMO(lam=lam, loss=SLoss(separate=True))).predict(images)
+        each = clf.with_adapter(
+            FairTPT(lam=lam, loss=SLoss(separate=True))
+        ).predict_proba(images)
+        assert each == pytest.approx(
+            one, abs=1e-5
+        )  # the sum of their gradients either way
+        free = clf.with_adapter(FairTPTMO(lam=lam, loss=SLoss(separate=True))).predict(
+            images
+        )
         assert all(not p.warnings or "step" in p.warnings[0] for p in free)
 
 
 @pytest.mark.parametrize(
     ("lam", "weights"),
-    [(0.0, [1, 0, 0]), (1.0, [0.5, 0.5, 0.5]), (3.0, [0.25, 0.75, 0.75]), (math.inf, [0, 1, 1])],
+    [
+        (0.0, [1, 0, 0]),
+        (1.0, [0.5, 0.5, 0.5]),
+        (3.0, [0.25, 0.75, 0.75]),
+        (math.inf, [0, 1, 1]),
+    ],
 )
 def test_weighted_sum_of_three(lam: float, weights: list[float]) -> None:
     direction = WeightedSum(lam)
@@ -433,13 +501,18 @@ def test_images_are_weighed_on_their_own(aggregator: Aggregator, terms: int) -> 
             weights = aggregator[0](matrix @ matrix.T)
         else:
             weights = torch.tensor([1 / 3] + [2 / 3] * (terms - 1)).double()
-        expected = np.einsum("t,t...->...", weights.numpy(), gradients[i].double().numpy())
+        expected = np.einsum(
+            "t,t...->...", weights.numpy(), gradients[i].double().numpy()
+        )
         assert together[i].numpy() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_many_images_are_tuned_together_as_each_alone() -> None:
     model, *processor = families.seeded(families.clip)
-    sensitive = {"place": ["on water", "on land"], "time": ["by day", "at night", "at noon"]}
+    sensitive = {
+        "place": ["on water", "on land"],
+        "time": ["by day", "at night", "at noon"],
+    }
     adapter = FairTPTMO(loss=SLoss(separate=True), steps=2)
     clf = FairTPTClassifier(
         (model, processor),
@@ -500,4 +573,6 @@ def test_upgrad_needs_no_quadprog() -> None:
     with redirect_stdout(io.StringIO()) as printed:  # this process has it
         exec(PREDICT, {})
     for line, expected in zip(without, printed.getvalue().splitlines(), strict=True):
-        np.testing.assert_allclose(json.loads(line), json.loads(expected), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            json.loads(line), json.loads(expected), rtol=0, atol=1e-6
+        )

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from fair_tta.methods.tuning._entropy import normalised_entropy
 
-weights = st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(lambda w: sum(w) > 1e-3)
+weights = st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(
+    lambda w: sum(w) > 1e-3
+)
 
 
 @given(weights)

@@ -23,7 +23,10 @@ from fair_tta.models import OpenClipBackend, TransformersBackend
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
-    for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
+    for kind, known in (
+        (TransformersBackend, families.TRANSFORMERS),
+        (OpenClipBackend, OPEN_CLIP),
+    )
     for name, make in known.items()
     if make is not families.siglip2
 ]
@@ -47,11 +50,15 @@ def test_all_weights_of_the_vision_tower() -> None:
     backend = clip()
     names = tuned_names(make_task(backend), True)
     own = {f"model.{name}" for name, _ in backend.model.named_parameters()}
-    assert set(names) == {n for n in own if "vision_model" in n or "visual_projection" in n}
+    assert set(names) == {
+        n for n in own if "vision_model" in n or "visual_projection" in n
+    }
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 100])
-def test_gradient_is_that_of_a_copy(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_gradient_is_that_of_a_copy(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     """However few pictures are worked on at a time, also with a loss that couples them."""
     monkeypatch.setattr(image_tower, "pixels_at_once", lambda _: at_once)
     backend = clip()
@@ -68,13 +75,19 @@ def test_gradient_is_that_of_a_copy(monkeypatch: pytest.MonkeyPatch, at_once: in
     parameters = dict(other.named_parameters())
     chosen = [parameters[name.removeprefix("model.")] for name in tower.names]
     with torch.no_grad():
-        for parameter, part in zip(chosen, weights.split([p.numel() for p in chosen]), strict=True):
+        for parameter, part in zip(
+            chosen, weights.split([p.numel() for p in chosen]), strict=True
+        ):
             parameter.copy_(part.view_as(parameter))
     output = other.get_image_features(pixel_values=pixels.double())
     features = unit(output if isinstance(output, Tensor) else output.pooler_output)
-    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss(features), chosen)])
+    expected = torch.cat(
+        [g.flatten() for g in torch.autograd.grad(loss(features), chosen)]
+    )
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(tower.encode(weights, pixels), features, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        tower.encode(weights, pixels), features, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_the_model_is_never_changed_not_even_meanwhile() -> None:
@@ -103,7 +116,9 @@ def test_every_family_that_takes_pixels(kind: Any, make: Any) -> None:
     task, pixels = make_task(backend), backend.preprocess([picture(0), picture(1)])
     tower = ImageTower.of(task, False)
     found = tower.encode(tower.start, pixels)
-    torch.testing.assert_close(found, unit(backend.encode_pixels(pixels)), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        found, unit(backend.encode_pixels(pixels)), rtol=0, atol=1e-5
+    )
 
     def loss(features: Tensor) -> Tensor:
         return task.log_probabilities(features, task.target_features)[:, 0].sum()
@@ -168,7 +183,9 @@ class NoNorms(Wrapped):
         (NoNorms, "its features depend on no weights of norm layers"),
     ],
 )
-def test_a_tower_that_cannot_be_tuned_is_refused_at_once(wrap: Any, message: str) -> None:
+def test_a_tower_that_cannot_be_tuned_is_refused_at_once(
+    wrap: Any, message: str
+) -> None:
     with pytest.raises(
         TowerError,
         match=f"Tent tunes weights of the vision tower, which CLIPModel does not allow: {message}",
@@ -179,7 +196,9 @@ def test_a_tower_that_cannot_be_tuned_is_refused_at_once(wrap: Any, message: str
 
 def test_a_model_of_patches_is_refused() -> None:
     backend = TransformersBackend(*families.seeded(families.siglip2))
-    with pytest.raises(TowerError, match="does not allow: it takes patches of any number, not pix"):
+    with pytest.raises(
+        TowerError, match="does not allow: it takes patches of any number, not pix"
+    ):
         FairTPTClassifier(backend, ["cat", "dog"], adapter=Tent())
 
 

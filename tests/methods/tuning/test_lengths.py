@@ -13,14 +13,19 @@ from fair_tta._linalg import length_and_direction, wide
 
 @given(st.integers(0, 2**32), st.integers(-30, 30))
 def test_lengths_of_numbers_of_any_size(seed: int, power: int) -> None:
-    x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(seed)) * 10.0**power
+    x = (
+        torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(seed))
+        * 10.0**power
+    )
     x[1] = 0
     length, direction = length_and_direction(x)
     exact = x.double().numpy().reshape(len(x), -1)
     norms = np.sqrt((exact**2).sum(-1))
     np.testing.assert_allclose(length.double().numpy(), norms, rtol=1e-6)
     units = exact / np.where(norms == 0, 1, norms)[..., None]
-    np.testing.assert_allclose(direction.double().numpy().reshape(units.shape), units, atol=1e-6)
+    np.testing.assert_allclose(
+        direction.double().numpy().reshape(units.shape), units, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -33,12 +33,28 @@ PLACES = ("on water", "on land")
 AGES = ("young", "old", "big")
 KINDS = ("CLIP", "open_clip", "SigLIP", "Chinese-CLIP")
 ELRA: Rate = ("elra", 0.01, 0.01)
-RATES: list[Rate] = [ELRA, ("fixed", 5e-3, torch.optim.AdamW), ("fixed", 0.1, torch.optim.SGD)]
+RATES: list[Rate] = [
+    ELRA,
+    ("fixed", 5e-3, torch.optim.AdamW),
+    ("fixed", 0.1, torch.optim.SGD),
+]
 
 
 def tiny_open_clip() -> tuple[Any, Any, Any]:
-    vision = {"image_size": 32, "layers": 2, "width": 32, "patch_size": 8, "head_width": 8}
-    text = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 4, "layers": 2}
+    vision = {
+        "image_size": 32,
+        "layers": 2,
+        "width": 32,
+        "patch_size": 8,
+        "head_width": 8,
+    }
+    text = {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 32,
+        "heads": 4,
+        "layers": 2,
+    }
     return open_clip.CLIP(16, vision, text), None, open_clip.SimpleTokenizer()
 
 
@@ -55,7 +71,9 @@ def text_of(name: str, dtype: torch.dtype = torch.float64) -> LiteralText:
     model, _, tokenizer = families.seeded(BUILD[name])
     with torch.no_grad():
         model.logit_scale.fill_(2.6)  # SigLIP's is tiny before training
-    return LiteralText(model.to(dtype), "openclip" if name == "open_clip" else "hf", tokenizer)
+    return LiteralText(
+        model.to(dtype), "openclip" if name == "open_clip" else "hf", tokenizer
+    )
 
 
 def sentence(target: str = "", sensitive: str = "") -> Prompt:
@@ -80,7 +98,9 @@ def make_views(text: LiteralText, n: int = 8, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     shape = (n, width.shape[1])
     centre = torch.randn(1, shape[1], generator=generator, dtype=torch.float64)
-    return (centre + 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)).to(width)
+    return (
+        centre + 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    ).to(width)
 
 
 # --- text ------------------------------------------------------------------------------------
@@ -93,14 +113,22 @@ def test_initial_features_are_the_models_own(name: str, dtype: torch.dtype) -> N
     task = make_task(PLACES, AGES)
     context = text.initial(task)
     assert context.dtype == dtype
-    for prompts in (task.target_prompts, task.sensitive_prompts[1], task.joint_prompts[0][1]):
+    for prompts in (
+        task.target_prompts,
+        task.sensitive_prompts[1],
+        task.joint_prompts[0][1],
+    ):
         sentences = ["".join(part for part, _ in p) for p in prompts]
         with torch.no_grad():
             if name == "open_clip":
                 own = text.model.encode_text(text.tokenizer(sentences))
             else:
                 length = text.model.config.text_config.max_position_embeddings
-                more = {"padding": "max_length", "max_length": length, "return_tensors": "pt"}
+                more = {
+                    "padding": "max_length",
+                    "max_length": length,
+                    "return_tensors": "pt",
+                }
                 inputs = text.tokenizer(sentences, **more)
                 if name == "SigLIP":
                     inputs = {"input_ids": inputs["input_ids"]}
@@ -120,7 +148,10 @@ def test_context_is_what_lies_outside_names(name: str) -> None:
         ids, mask, places = text.tokens(prompt)
         assert all(mask[place] for place in places)
         found = text.tokenizer.decode([int(ids[place]) for place in places])
-        assert found.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", "") == "aphotoofa."
+        assert (
+            found.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", "")
+            == "aphotoofa."
+        )
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -129,7 +160,9 @@ def test_gradient_agrees_with_finite_differences(name: str) -> None:
     views = make_views(text)
     start = text.initial(TASK)
     # Chinese-CLIP of transformers 4 takes its softmax in float32
-    step, margin = (1e-5, 1e-5) if families.IS_FIVE or name != "Chinese-CLIP" else (1e-3, 1e-2)
+    step, margin = (
+        (1e-5, 1e-5) if families.IS_FIVE or name != "Chinese-CLIP" else (1e-3, 1e-2)
+    )
     generator = torch.Generator().manual_seed(1)
     along = torch.randn(start.shape, generator=generator, dtype=torch.float64)
     parameter = start.clone().requires_grad_()
@@ -139,12 +172,15 @@ def test_gradient_agrees_with_finite_differences(name: str) -> None:
         (gradient,) = torch.autograd.grad(term, parameter)
         with torch.no_grad():
             ahead, behind = (
-                terms(text, TASK, views, start + h * along, "TS")[i] for h in (step, -step)
+                terms(text, TASK, views, start + h * along, "TS")[i]
+                for h in (step, -step)
             )
         assert ahead is not None
         assert behind is not None
         slope = float((ahead - behind) / (2 * step))
-        assert slope == pytest.approx(float((gradient * along).sum()), rel=margin, abs=1e-9)
+        assert slope == pytest.approx(
+            float((gradient * along).sum()), rel=margin, abs=1e-9
+        )
         assert abs(slope) > 1e-4
 
 
@@ -153,24 +189,32 @@ def test_names_that_share_a_token_with_the_context_are_refused() -> None:
     with pytest.raises(AssertionError, match="border"):
         text.tokens([("photo", True), ("graph", False)])
     with pytest.raises(AssertionError, match="differ"):
-        text.initial(Task([sentence("cat"), [("a picture of a ", False), ("dog", True)]]))
+        text.initial(
+            Task([sentence("cat"), [("a picture of a ", False), ("dog", True)]])
+        )
 
 
 # --- FairTPT ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "rate"), list(zip(KINDS, [*RATES, ELRA], strict=True)))
+@pytest.mark.parametrize(
+    ("name", "rate"), list(zip(KINDS, [*RATES, ELRA], strict=True))
+)
 def test_lam_0_is_tpt(name: str, rate: Rate) -> None:
     text = text_of(name)
     views = make_views(text)
     fair = fair_tpt(text, TASK, views, loss="S", lam=0, rate=rate, steps=2)
     plain = fair_tpt(text, TASK, views, loss="T", rate=rate, steps=2)
     torch.testing.assert_close(fair.context, plain.context, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(fair.probabilities, plain.probabilities, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        fair.probabilities, plain.probabilities, rtol=1e-9, atol=1e-12
+    )
     assert fair.learning_rate == pytest.approx(plain.learning_rate, rel=1e-9)
     assert plain.losses[0][0] == pytest.approx(fair.losses[0][0])
     assert float(plain.probabilities.sum()) == pytest.approx(1)
-    assert not torch.allclose(plain.probabilities, zero_shot(text, TASK, views), atol=1e-6)
+    assert not torch.allclose(
+        plain.probabilities, zero_shot(text, TASK, views), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,14 +229,23 @@ def test_elra_step(name: str, loss: Any, upgrad: bool) -> None:
     views = make_views(text)
     beta, sigma = 1e-4, 1e-3
     found = fair_tpt(
-        text, TASK, views, loss=loss, lam=1.0, upgrad=upgrad, rate=("elra", beta, sigma), rho=0.5
+        text,
+        TASK,
+        views,
+        loss=loss,
+        lam=1.0,
+        upgrad=upgrad,
+        rate=("elra", beta, sigma),
+        rho=0.5,
     )
     assert not found.degenerate
     assert len(found.kept) == 4
     assert found.relative_step == pytest.approx(sigma * beta / found.change, rel=1e-9)
     start = text.initial(TASK).expand_as(found.context)
     step = start - found.context
-    torch.testing.assert_close(step, found.learning_rate * found.direction, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(
+        step, found.learning_rate * found.direction, rtol=1e-6, atol=1e-9
+    )
     # Both steps are short, so the target term then changes by about beta.
     assert found.relative_step < 1e-2
     with torch.no_grad():
@@ -217,7 +270,9 @@ def test_direction(lam: float) -> None:
     torch.testing.assert_close(found.direction, (1 - w) * of_target - w * of_sensitive)
     many = fair_tpt(text, TASK, views, lam=lam, upgrad=True, rate=rate)
     for own in (of_target, -of_sensitive):  # Jacobian descent conflicts with neither
-        assert float((many.direction * own).sum()) >= -1e-9 * float(many.direction.norm())
+        assert float((many.direction * own).sum()) >= -1e-9 * float(
+            many.direction.norm()
+        )
 
 
 def test_super_ts_of_one_shared_start_is_ts() -> None:
@@ -237,7 +292,9 @@ def test_super_ts_of_one_shared_start_is_ts() -> None:
     assert found.context.shape == (len(CLASSES), *start.shape)
     assert [tuple(p.shape) for p in found.sensitive_probabilities] == [(3, 2), (3, 3)]
     summed = fair_tpt(text, task, views, loss="TS", lam=1.0).direction
-    torch.testing.assert_close(found.direction.sum(0), summed)  # the derivative along equal moves
+    torch.testing.assert_close(
+        found.direction.sum(0), summed
+    )  # the derivative along equal moves
 
 
 def test_attributes_are_added() -> None:
@@ -274,14 +331,20 @@ def test_upgrad_does_not_conflict() -> None:
     conflicts = 0
     for _ in range(100):
         rows = torch.randn(2, 4, generator=generator, dtype=torch.float64)
-        rows = rows * 10 ** (4 * torch.rand(2, 1, generator=generator, dtype=torch.float64) - 6)
+        rows = rows * 10 ** (
+            4 * torch.rand(2, 1, generator=generator, dtype=torch.float64) - 6
+        )
         conflicts += float(rows[0] @ rows[1]) < 0
         for lam in (0.0, 1.0, 100.0, math.inf):
             aggregate = upgrad_aggregate(rows, preference(lam))
             slack = 1e-9 * float(aggregate.norm())
-            assert all(float(aggregate @ row) >= -slack * float(row.norm()) for row in rows)
+            assert all(
+                float(aggregate @ row) >= -slack * float(row.norm()) for row in rows
+            )
             closed = upgrad_closed_form(rows, preference(lam)) @ rows
-            torch.testing.assert_close(aggregate, closed, rtol=1e-6, atol=1e-9 * float(rows.norm()))
+            torch.testing.assert_close(
+                aggregate, closed, rtol=1e-6, atol=1e-9 * float(rows.norm())
+            )
             doubled = upgrad_aggregate(2 * rows, preference(lam))  # scales are kept
             torch.testing.assert_close(doubled, 2 * aggregate, rtol=1e-6, atol=0)
     assert 30 < conflicts < 70
@@ -299,7 +362,9 @@ def test_upgrad_where_quadprog_cannot() -> None:
 # --- Zero ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rho", "count"), [(0.0, 1), (0.1, 1), (0.3, 3), (0.75, 7), (1.0, 10)])
+@pytest.mark.parametrize(
+    ("rho", "count"), [(0.0, 1), (0.1, 1), (0.3, 3), (0.75, 7), (1.0, 10)]
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_votes_sum_to_the_views_kept(name: str, rho: float, count: int) -> None:
     text = text_of(name)
@@ -399,6 +464,9 @@ def test_float32_is_near_float64(name: str) -> None:
         torch.testing.assert_close(
             found.probabilities.double(), wanted.probabilities, rtol=0, atol=1e-3
         )
-    low, high = orthcali(rough, TASK, views.float(), 1.0), orthcali(exact, TASK, views, 1.0)
+    low, high = (
+        orthcali(rough, TASK, views.float(), 1.0),
+        orthcali(exact, TASK, views, 1.0),
+    )
     assert low.dtype == torch.float32
     torch.testing.assert_close(low.double(), high, rtol=0, atol=1e-4)

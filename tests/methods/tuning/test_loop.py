@@ -15,13 +15,22 @@ from torch.nn.functional import normalize
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
 from fair_tta.extend import AugMix
 from fair_tta.methods.tuning._loop import initial_gradient
-from fair_tta.methods.tuning._losses import PromptLoss, SLoss, SuperTSLoss, TargetLoss, TSLoss
+from fair_tta.methods.tuning._losses import (
+    PromptLoss,
+    SLoss,
+    SuperTSLoss,
+    TargetLoss,
+    TSLoss,
+)
 from fair_tta.models import OpenClipBackend, TransformersBackend
 from fair_tta.prompts._task import Task
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))
-    for kind, known in ((TransformersBackend, families.TRANSFORMERS), (OpenClipBackend, OPEN_CLIP))
+    for kind, known in (
+        (TransformersBackend, families.TRANSFORMERS),
+        (OpenClipBackend, OPEN_CLIP),
+    )
     for name, make in known.items()
 ]
 
@@ -72,7 +81,9 @@ def test_every_family_goes_back_for_many_images_at_once(
             assert True in batched
             own = one_by_one(task, term, views, context)
             # some towers work in float32 in places, whatever their dtype
-            torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
+            torch.testing.assert_close(
+                many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+            )
 
 
 class Stubborn(torch.autograd.Function):
@@ -117,7 +128,9 @@ def task_with(function: Any) -> Task:
             return function.apply(states)  # type: ignore[no-any-return]
 
     model, *others = families.seeded(families.clip)
-    model.text_model.final_layer_norm = nn.Sequential(model.text_model.final_layer_norm, Layer())
+    model.text_model.final_layer_norm = nn.Sequential(
+        model.text_model.final_layer_norm, Layer()
+    )
     return make_task(TransformersBackend(model, *others))
 
 
@@ -144,7 +157,9 @@ def test_a_tower_that_goes_back_once_goes_forward_again(images: int) -> None:
     own = one_by_one(task, term, views, context)
     for _ in range(2):
         many = initial_gradient(task, term, views, context)
-        torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
+        torch.testing.assert_close(
+            many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+        )
 
 
 def test_methods_share_the_gradients_of_terms_they_share(batched: list[bool]) -> None:
@@ -152,7 +167,13 @@ def test_methods_share_the_gradients_of_terms_they_share(batched: list[bool]) ->
     task = make_task(TransformersBackend(*families.seeded(families.clip)))
     views = views_for(task)
     ways = []
-    for adapter in (TPT(rho=0.75), FairTPT(), FairTPTMO(lam=1), FairTPT(loss=TSLoss()), TPT()):
+    for adapter in (
+        TPT(rho=0.75),
+        FairTPT(),
+        FairTPTMO(lam=1),
+        FairTPT(loss=TSLoss()),
+        TPT(),
+    ):
         batched.clear()
         adapter.adapt(task, views)
         ways.append(sum(batched))

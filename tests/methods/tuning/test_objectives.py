@@ -72,7 +72,9 @@ def test_the_examples_that_bite() -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.floats(0.01, 1))
-def test_the_most_certain_views_in_their_order(certainty: list[int], rho: float) -> None:
+def test_the_most_certain_views_in_their_order(
+    certainty: list[int], rho: float
+) -> None:
     """Ties are kept in the order of the views."""
     logits = torch.tensor([[float(c), 0.0, 0.0] for c in certainty])
     log_probabilities = logits.log_softmax(-1)
@@ -117,19 +119,28 @@ def test_losses_equal_numpy(task: Task, loss: Any) -> None:
     views = unit(torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)))
     objective = loss.objective(task)
     context = task.context.repeat(objective.copies, 1).expand(2, -1, -1)
-    ours = [t.loss(task, views, task.encode_many(t.prompts, context)) for t in objective.terms]
+    ours = [
+        t.loss(task, views, task.encode_many(t.prompts, context))
+        for t in objective.terms
+    ]
     y, s = ["cat", "black dog", "water bird"], ["on water", "on land"]
     target = features_of(task, [f"a photo of a {name}." for name in y])
     sensitive = [features_of(task, [f"a photo of a {value}." for value in s])]
     if isinstance(loss, TSLoss | SuperTSLoss):
-        sensitive = [features_of(task, [f"a photo of a {n} {v}." for v in s]) for n in y]
+        sensitive = [
+            features_of(task, [f"a photo of a {n} {v}." for v in s]) for n in y
+        ]
     for image in range(2):
         seen = views[image].numpy()
         expected = [entropy(mean_prediction(seen, target, task.scale))]
         if len(ours) == 2:
-            rows = [entropy(mean_prediction(seen, texts, task.scale)) for texts in sensitive]
+            rows = [
+                entropy(mean_prediction(seen, texts, task.scale)) for texts in sensitive
+            ]
             expected.append(-float(np.mean(rows)))
-        assert [float(term[image]) for term in ours] == pytest.approx(expected, abs=1e-5)
+        assert [float(term[image]) for term in ours] == pytest.approx(
+            expected, abs=1e-5
+        )
 
 
 def test_super_ts_has_a_context_per_target(task: Task) -> None:
@@ -165,7 +176,8 @@ def test_product_attribute() -> None:
     }  # fmt: skip
     assert torch.equal(task.product.context, task.context)
     assert [
-        len(SLoss(joint=joint).objective(task).terms[1].prompts) for joint in (False, True)
+        len(SLoss(joint=joint).objective(task).terms[1].prompts)
+        for joint in (False, True)
     ] == [4, 4]
     for joint, groups in ((False, ((1, 2), (1, 2))), (True, ((1, 4),))):
         term = SLoss(joint=joint).objective(task).terms[1]
@@ -173,9 +185,13 @@ def test_product_attribute() -> None:
         assert term.groups == groups
 
 
-@pytest.mark.parametrize("target", ["a photo of a {target}", "now a {target}!", "! now {target}"])
+@pytest.mark.parametrize(
+    "target", ["a photo of a {target}", "now a {target}!", "! now {target}"]
+)
 @pytest.mark.parametrize("order", [1, -1])
-def test_product_attribute_has_the_vectors_of_the_whole_context(target: str, order: int) -> None:
+def test_product_attribute_has_the_vectors_of_the_whole_context(
+    target: str, order: int
+) -> None:
     """Names that end like the template take a token with them; the numbering stays the parent's."""
     backend = TransformersBackend(*families.seeded(families.clip))
     from fair_tta import Templates
@@ -193,7 +209,9 @@ def test_product_attribute_has_the_vectors_of_the_whole_context(target: str, ord
         *(task.product.joint_prompts(a) for a in task.product.sensitive),
     ):
         own = task.own_features(prompts)
-        torch.testing.assert_close(task.encode(prompts, task.context), own, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            task.encode(prompts, task.context), own, rtol=0, atol=1e-5
+        )
         ids, slots = prompts.tokens.ids, prompts.slots
         context = torch.tensor(task._shared.token_ids)
         assert torch.equal(ids[slots >= 0], context[slots[slots >= 0]])
@@ -204,7 +222,10 @@ def test_blocks_change_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> N
     context = task.context + 0.1 * torch.randn(5, *task.context.shape)
     prompts = task.joint_prompts("place")
     cotangent = torch.randn(5, len(prompts), 16)
-    whole = task.encode_many(prompts, context), task._pull_back(prompts, context, cotangent)
+    whole = (
+        task.encode_many(prompts, context),
+        task._pull_back(prompts, context, cotangent),
+    )
     leaf = context.clone().requires_grad_()
     (direct,) = torch.autograd.grad(task.encode(prompts, leaf), leaf, cotangent)
     torch.testing.assert_close(whole[1], direct, rtol=1e-4, atol=1e-4)

@@ -16,7 +16,9 @@ from fair_tta import ELRA, TPT, FairTPTClassifier, FairTTAError, FixedRate, mini
 from fair_tta.extend import AugMix
 from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
 
-CONTEXT = torch.tensor([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])  # norms 5, 5
+CONTEXT = torch.tensor(
+    [[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]]
+)  # norms 5, 5
 
 
 def linear(slope: Tensor) -> Any:
@@ -27,12 +29,17 @@ def linear(slope: Tensor) -> Any:
 def notes(stepper: Any) -> list[tuple[str, ...]]:
     """What is told of each image."""
     told = {text: flag.tolist() for text, flag in stepper.flags.items()}
-    return [tuple(text for text, flag in told.items() if flag[i]) for i in range(len(CONTEXT))]
+    return [
+        tuple(text for text, flag in told.items() if flag[i])
+        for i in range(len(CONTEXT))
+    ]
 
 
 def test_elra_on_a_linear_loss() -> None:
     """A linear target loss with gradient g changes by eta |g|^2, so eta = beta / |g|^2."""
-    g = torch.tensor([[[0.03, 0.04], [0.0, 0.0]], [[0.0, 0.0], [0.6, 0.8]]])  # norms 0.05 and 1
+    g = torch.tensor(
+        [[[0.03, 0.04], [0.0, 0.0]], [[0.0, 0.0], [0.6, 0.8]]]
+    )  # norms 0.05 and 1
     stepper = ELRA(beta=0.01).start(CONTEXT, g, g, linear(g))
     assert stepper.rate.tolist() == pytest.approx([0.01 / 0.05**2, 0.01])
     assert notes(stepper) == [(), ()]
@@ -116,7 +123,9 @@ def test_a_step_that_the_context_cannot_hold_is_not_finite() -> None:
 
 
 @pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
-def test_a_bound_makes_long_steps_shorter(gradient: float, target: float, note: str) -> None:
+def test_a_bound_makes_long_steps_shorter(
+    gradient: float, target: float, note: str
+) -> None:
     g, slope = beside_an_ordinary_image(gradient, target)
     stepper = ELRA(max_relative_step=2).start(CONTEXT, g, slope, linear(slope))
     is_bounded = math.isfinite(gradient) and math.isfinite(target) and gradient > 0
@@ -153,7 +162,9 @@ def test_two_steps_of_any_length(relative: float, bound: float, growth: float) -
 
 @pytest.mark.parametrize("slope", [math.nan, math.inf, 3e38])
 @pytest.mark.parametrize("bound", [2.0, math.inf])
-def test_a_later_step_that_is_not_finite_leaves_the_start(slope: float, bound: float) -> None:
+def test_a_later_step_that_is_not_finite_leaves_the_start(
+    slope: float, bound: float
+) -> None:
     g = torch.full((2, 2, 2), 1e-3)
     stepper = ELRA(max_relative_step=bound).start(CONTEXT, g, g, linear(g))
     once = stepper.step(g)
@@ -166,7 +177,9 @@ def test_a_later_step_that_is_not_finite_leaves_the_start(slope: float, bound: f
         told, ordinary = notes(stepper)
         assert ordinary == ()
         assert float(stepper.rate[1]) > 0
-        torch.testing.assert_close(moved[1] - CONTEXT[1], number * (once[1] - CONTEXT[1]))
+        torch.testing.assert_close(
+            moved[1] - CONTEXT[1], number * (once[1] - CONTEXT[1])
+        )
         if is_bounded:
             assert told == (BOUNDED_AT_2,)
         else:
@@ -202,7 +215,9 @@ def test_a_later_step_that_is_bounded_is_noted_once() -> None:
 OPTIMIZERS = [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.LBFGS, torch.optim.RMSprop, "adam", None])
+@pytest.mark.parametrize(
+    "optimizer", [torch.optim.LBFGS, torch.optim.RMSprop, "adam", None]
+)
 def test_other_optimizers_are_refused(optimizer: Any) -> None:
     with pytest.raises(FairTTAError, match="`optimizer` should be AdamW, Adam or SGD"):
         FixedRate(0.1, optimizer)
@@ -210,7 +225,10 @@ def test_other_optimizers_are_refused(optimizer: Any) -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
-    gradients = [torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    gradients = [
+        torch.randn(2, 2, 2, generator=torch.Generator().manual_seed(i))
+        for i in range(3)
+    ]
     stepper = FixedRate(0.1, optimizer).start(
         CONTEXT, gradients[0], gradients[0], linear(gradients[0])
     )
@@ -224,12 +242,16 @@ def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
             alone.step()
         torch.testing.assert_close(together[image], parameter.detach())
     assert stepper.rate.tolist() == pytest.approx([0.1, 0.1])
-    assert torch.equal(CONTEXT[0], torch.tensor([[3.0, 0.0], [0.0, 4.0]]))  # not written to
+    assert torch.equal(
+        CONTEXT[0], torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    )  # not written to
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_largest_rate_overflows_no_optimizer(optimizer: Any) -> None:
-    stepper = FixedRate(1e30, optimizer).start(CONTEXT, CONTEXT, CONTEXT, linear(CONTEXT))
+    stepper = FixedRate(1e30, optimizer).start(
+        CONTEXT, CONTEXT, CONTEXT, linear(CONTEXT)
+    )
     for _ in range(3):
         assert stepper.step(CONTEXT).shape == CONTEXT.shape
 
@@ -252,7 +274,10 @@ def stepper(**members: Any) -> Any:
 @pytest.mark.parametrize(
     ("started", "message"),
     [
-        (None, r"Starts.start should return an object with `step`, .* \(got a NoneType\)"),
+        (
+            None,
+            r"Starts.start should return an object with `step`, .* \(got a NoneType\)",
+        ),
         (
             SimpleNamespace(),
             r"`rate` of shape \[1\] and `flags` .*\(got a Simple",
@@ -260,12 +285,17 @@ def stepper(**members: Any) -> Any:
         (stepper(rate=0.1), r"Starts.start should return"),
         (stepper(rate=torch.ones(2)), r"Starts.start should return"),
         (stepper(flags=None), r"Starts.start should return"),
-        (stepper(), r"`step` of Starts should return contexts of shape \[1, .*\(got a NoneType\)"),
+        (
+            stepper(),
+            r"`step` of Starts should return contexts of shape \[1, .*\(got a NoneType\)",
+        ),
         (stepper(step=lambda gradient: gradient[0]), r"\[1, .*\] \(got \["),
     ],
 )
 def test_policies_of_ones_own_that_do_not_start(started: Any, message: str) -> None:
     task = miniature.BIRDS
-    clf = FairTPTClassifier("miniature", task.targets, adapter=TPT(rate=Starts(started)))
+    clf = FairTPTClassifier(
+        "miniature", task.targets, adapter=TPT(rate=Starts(started))
+    )
     with pytest.raises(FairTTAError, match=message):
         clf.with_views(AugMix(2)).predict(task.draw(1, seed=3)[0].image)

@@ -33,7 +33,10 @@ class KeptView(NamedTuple):
 
 
 def kept_views(
-    classifier: FairTPTClassifier, adapter: Adapter, image: Image.Image, prediction: Prediction
+    classifier: FairTPTClassifier,
+    adapter: Adapter,
+    image: Image.Image,
+    prediction: Prediction,
 ) -> list[KeptView]:
     """The views that a method keeps, the most confident first; none if all or none count."""
     rho: Any = getattr(adapter, "rho", None)
@@ -45,7 +48,9 @@ def kept_views(
     p = log_p[0].exp()
     vision, backend = classifier._vision, cast(Any, classifier._vision.backend)
     assert isinstance(vision.views, Views)
-    height, width = backend.preprocess([image]).shape[-2:]  # as large as the model's input
+    height, width = backend.preprocess([image]).shape[
+        -2:
+    ]  # as large as the model's input
     arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
     views = [image, *map(Image.fromarray, arrays.round().clip(0, 255).astype(np.uint8))]
     return [
@@ -64,7 +69,9 @@ def answers_html(
     if not methods:
         raise FairTTAError("choose at least one method.")
     image = classifier._vision.load(path)
-    parts = [_answer(classifier, name, method, image) for name, method in methods.items()]
+    parts = [
+        _answer(classifier, name, method, image) for name, method in methods.items()
+    ]
     return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
 
 
@@ -86,7 +93,9 @@ def certificate(prediction: Prediction) -> str:
     )
 
 
-def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Image.Image) -> str:
+def _answer(
+    classifier: FairTPTClassifier, name: str, method: Adapter, image: Image.Image
+) -> str:
     title = f"<h3>{escape(name)}</h3>"
     try:
         prediction = classifier.with_adapter(method).predict(image)
@@ -103,7 +112,11 @@ def _answer(classifier: FairTPTClassifier, name: str, method: Adapter, image: Im
 def _views(views: list[KeptView], count: int | None) -> str:
     if not views:
         return ""
-    first = f", the {MOST_VIEWS} most confident are shown" if len(views) > MOST_VIEWS else ""
+    first = (
+        f", the {MOST_VIEWS} most confident are shown"
+        if len(views) > MOST_VIEWS
+        else ""
+    )
     figures = []
     for view in views[:MOST_VIEWS]:
         source = embedded(view.image)["source"]
@@ -143,7 +156,9 @@ def draw_examples(folder: Path) -> dict[str, Fields]:
         one_of_each = task.draw(len(task.groups))
         step = (len(one_of_each) - 1) / (OF_EACH_TASK - 1)
         for place in range(OF_EACH_TASK):
-            drawn.append((f"{task.name}-{place}", task, one_of_each[round(place * step)]))
+            drawn.append(
+                (f"{task.name}-{place}", task, one_of_each[round(place * step)])
+            )
     for name, _, one in drawn:
         one.image.save(folder / f"{name}.png")
     return {str(folder / f"{name}.png"): fields_of(task) for name, task, _ in drawn}

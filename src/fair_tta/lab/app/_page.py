@@ -14,7 +14,12 @@ from typing import Any, TypeVar
 
 from fair_tta.datasets._labels import Labels
 from fair_tta.errors import FairTTAError, require
-from fair_tta.lab.app._answers import answers_html, draw_examples, draw_folder, fields_of
+from fair_tta.lab.app._answers import (
+    answers_html,
+    draw_examples,
+    draw_folder,
+    fields_of,
+)
 from fair_tta.lab.app._questions import (
     FIELDS,
     Classifiers,
@@ -46,8 +51,12 @@ T = TypeVar("T")
 EMBEDDED = "the embedded miniature model, which knows drawn images only"
 _START = '<p class="fair-tta-empty">{}</p>'
 _TRY = _START.format("Drop an image or take a drawn one, then press <b>Answer</b>.")
-_EXAMINE = _START.format("What the model perceives, and what methods would change: no labels.")
-_AUDIT = _START.format("How large is the gap, and how do methods change it? With labels.")
+_EXAMINE = _START.format(
+    "What the model perceives, and what methods would change: no labels."
+)
+_AUDIT = _START.format(
+    "How large is the gap, and how do methods change it? With labels."
+)
 _HERE = "Images stay on this machine and are deleted at the end."
 _THERE = "Images go to the machine that runs this app, and are deleted an hour after the upload."
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -79,9 +88,14 @@ class AppContext:
         files: Any = getattr(payload, "root", payload) or []
         files = files if isinstance(files, list) else [files]
         uploads = os.path.realpath(self.folder / UPLOADS)
-        if not all(Path(os.path.realpath(file.path)).is_relative_to(uploads) for file in files):
+        if not all(
+            Path(os.path.realpath(file.path)).is_relative_to(uploads) for file in files
+        ):
             raise self.gr.Error("This was not uploaded.", print_exception=False)
-        return [UploadedFile(file.path, file.orig_name or Path(file.path).name) for file in files]
+        return [
+            UploadedFile(file.path, file.orig_name or Path(file.path).name)
+            for file in files
+        ]
 
     def local(self, process: Callable[..., Any]) -> Any:
         """`preprocess_data` of Gradio, which would fetch what begins with http, for any component;
@@ -94,7 +108,9 @@ class AppContext:
                 if isinstance(one, dict):
                     left += one.values()
                     if str(one.get("path")).lower().startswith(("http:", "https:")):
-                        raise self.gr.Error("This was not uploaded.", print_exception=False)
+                        raise self.gr.Error(
+                            "This was not uploaded.", print_exception=False
+                        )
                 elif isinstance(one, list):
                     left += one
             return await process(event, inputs, *more, **options)
@@ -102,7 +118,11 @@ class AppContext:
         return checked
 
     def runs(
-        self, name: str, make: Callable[..., list[Path]], asked: list[Any], results: list[Any]
+        self,
+        name: str,
+        make: Callable[..., list[Path]],
+        asked: list[Any],
+        results: list[Any],
     ) -> None:
         """Make files of what was asked when a button is pressed, until another cancels that.
 
@@ -114,7 +134,9 @@ class AppContext:
             results: parts for the first file or a message, and for all files.
         """
         gr, downloads = self.gr, results[1]
-        embed = gr.Checkbox(False, label="Show some images, with their names, in the report")
+        embed = gr.Checkbox(
+            False, label="Show some images, with their names, in the report"
+        )
         with gr.Row():
             start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
             cancel = gr.Button("Cancel", elem_classes="fair-tta-cancel")
@@ -134,7 +156,10 @@ class AppContext:
                         progress=count,
                     )
                     page = sandboxed(made[0].read_text("utf-8"), name)
-                    kept = [downloads.move_resource_to_block_cache(str(file)) for file in made]
+                    kept = [
+                        downloads.move_resource_to_block_cache(str(file))
+                        for file in made
+                    ]
                     return page, kept
 
             page, found = self.guarded(act, lambda text: (text, None))
@@ -161,7 +186,9 @@ class AppContext:
         """The images of an upload, neither none nor too many."""
         found = images_among(files)
         if not found:
-            raise FairTTAError("there are no images yet: drop some, or use the drawn ones.")
+            raise FairTTAError(
+                "there are no images yet: drop some, or use the drawn ones."
+            )
         self.classifiers.limits.check("images", files=len(found))
         return found
 
@@ -169,7 +196,9 @@ class AppContext:
         """Drawn images and their labels, as uploads of a box."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             drawings, labels = draw_folder(Path(folder))
-            cached = [box.move_resource_to_block_cache(path) for path in (*drawings, labels)]
+            cached = [
+                box.move_resource_to_block_cache(path) for path in (*drawings, labels)
+            ]
         return cached[:-1], cached[-1]
 
 
@@ -185,7 +214,10 @@ def build_interface(
     context = AppContext(gr, classifiers, folder, embedded)
     examples = draw_examples(folder / "examples")
     with gr.Blocks(
-        title="fair-tta", analytics_enabled=False, fill_width=False, delete_cache=(60, 3600)
+        title="fair-tta",
+        analytics_enabled=False,
+        fill_width=False,
+        delete_cache=(60, 3600),
     ) as blocks:
         gr.HTML(_heading(classifiers, embedded, local), padding=False)
         with gr.Tab("Try"):
@@ -242,9 +274,14 @@ def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
     ) -> str:
         def act() -> str:
             if not files:
-                raise FairTTAError("there is no image yet: drop one, or take a drawn one.")
+                raise FairTTAError(
+                    "there is no image yet: drop one, or take a drawn one."
+                )
             classifier = context.classifiers.of(Fields(targets, sensitive, template))
-            chosen, some = chosen_methods(names), references and context.images(references)
+            chosen, some = (
+                chosen_methods(names),
+                references and context.images(references),
+            )
             with tempfile.TemporaryDirectory(dir=context.folder) as folder:
                 if found := staged_reference(chosen, some, Path(folder)):
                     chosen = dict(fit_on_folder(classifier, chosen, found).adapters)
@@ -257,7 +294,9 @@ def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
 
     asked = [image, *boxes, methods, reference]
     button.click(answer, asked, answers, **_LOUD)
-    drawn.click(take, drawn, [image, *boxes], **_QUIET).then(answer, asked, answers, **_LOUD)
+    drawn.click(take, drawn, [image, *boxes], **_QUIET).then(
+        answer, asked, answers, **_LOUD
+    )
 
 
 def examine_tab(context: AppContext) -> None:
@@ -303,7 +342,9 @@ def audit_tab(context: AppContext) -> None:
         **common: Any,
     ) -> list[Path]:
         if not csv:
-            raise FairTTAError("there is no CSV file yet: drop one, or take the drawn badges.")
+            raise FairTTAError(
+                "there is no CSV file yet: drop one, or take the drawn badges."
+            )
         columns = target or "", tuple(attributes or ()), where or None
         labels = Labels(out / "images", Path(csv[0].path), *columns)
         methods = chosen_methods(names, has_labels=True)
@@ -320,17 +361,23 @@ def audit_tab(context: AppContext) -> None:
                 height=110,
                 elem_classes="fair-tta-csv",
             )
-            target = gr.Dropdown([], label="Column of classes", elem_classes="fair-tta-target")
+            target = gr.Dropdown(
+                [], label="Column of classes", elem_classes="fair-tta-target"
+            )
             sensitive = gr.Dropdown(
                 [],
                 label="Columns that should not matter",
                 multiselect=True,
                 elem_classes="fair-tta-attributes",
             )
-            paths = gr.Dropdown([], label="Column of paths", elem_classes="fair-tta-paths")
+            paths = gr.Dropdown(
+                [], label="Column of paths", elem_classes="fair-tta-paths"
+            )
         with gr.Column(min_width=300):
             boxes = _fields(context, optional=True)
-            methods = _methods(context, "zero-shot", "association-correction", has_labels=True)
+            methods = _methods(
+                context, "zero-shot", "association-correction", has_labels=True
+            )
             table = [labels, target, sensitive, paths]
             context.runs("Audit", audit, [images, *methods, *table, *boxes], results)
     for result in results:
@@ -350,12 +397,20 @@ def audit_tab(context: AppContext) -> None:
                 _AUDIT,
             )
 
-        none, nothing = gr.Dropdown(choices=[], value=None), gr.Dropdown(choices=[], value=[])
+        none, nothing = (
+            gr.Dropdown(choices=[], value=None),
+            gr.Dropdown(choices=[], value=[]),
+        )
         return context.guarded(act, lambda text: (none, nothing, none, text))
 
     def take() -> list[Any]:
         drawings, file = context.draw_badges(images)
-        return [drawings, file, *columns([UploadedFile(file, file)])[:3], *fields_of(BADGES)]
+        return [
+            drawings,
+            file,
+            *columns([UploadedFile(file, file)])[:3],
+            *fields_of(BADGES),
+        ]
 
     labels.upload(columns, labels, [*table[1:], results[0]], **_QUIET)
     drawn.click(take, None, [images, *table, *boxes], **_QUIET)
@@ -393,17 +448,24 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     ]
 
 
-def _methods(context: AppContext, *chosen: str, has_labels: bool = False) -> tuple[Any, Any]:
+def _methods(
+    context: AppContext, *chosen: str, has_labels: bool = False
+) -> tuple[Any, Any]:
     """Methods to choose, and a place for images on which some of them are fitted."""
     gr, reasons = context.gr, {name: why_not(name, has_labels) for name in ADAPTERS}
     methods = gr.Dropdown(
-        [(f"{name} (not here: {why})" if why else name, name) for name, why in reasons.items()],
+        [
+            (f"{name} (not here: {why})" if why else name, name)
+            for name, why in reasons.items()
+        ],
         value=list(chosen),
         multiselect=True,
         label="Methods",
         elem_classes="fair-tta-methods",
     )
-    with gr.Column(visible=False) as place:  # a box that were hidden itself would be made anew
+    with gr.Column(
+        visible=False
+    ) as place:  # a box that were hidden itself would be made anew
         reference = gr.File(
             label="Reference images for methods that are fitted; no labels",
             file_count="multiple",
@@ -429,7 +491,9 @@ def _images(context: AppContext) -> tuple[Any, Any]:
         elem_classes="fair-tta-images",
     )
     with gr.Row():
-        folder = gr.UploadButton("Take a whole folder", file_count="directory", size="sm")
+        folder = gr.UploadButton(
+            "Take a whole folder", file_count="directory", size="sm"
+        )
         drawn = gr.Button("Take drawn badges", size="sm", elem_classes="fair-tta-take")
     only_images = lambda files: [file.path for file in images_among(files)]  # noqa: E731
     folder.upload(only_images, folder, box, **_QUIET)
@@ -440,7 +504,9 @@ def _results(context: AppContext, start: str) -> list[Any]:
     """A place for a report, and one for files to keep, hidden as long as there are none."""
     kept = {"label": "To keep", "interactive": False, "visible": False}
     return [
-        context.gr.HTML(start, padding=False, elem_classes="fair-tta-result", render=False),
+        context.gr.HTML(
+            start, padding=False, elem_classes="fair-tta-result", render=False
+        ),
         context.gr.File(**kept, elem_classes="fair-tta-downloads", render=False),
     ]
 

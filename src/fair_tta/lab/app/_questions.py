@@ -46,7 +46,9 @@ FIELDS = {
 
 MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
 
-_INTERNAL = "Internal error in fair-tta; the terminal that runs the app shows the details."
+_INTERNAL = (
+    "Internal error in fair-tta; the terminal that runs the app shows the details."
+)
 
 
 def sandboxed(page: str, title: str) -> str:
@@ -73,7 +75,10 @@ def without_folders(text: str, *folders: str) -> str:
         "cannot read 'a.jpg'"
     """
     for folder in folders:
-        for shown in (folder, repr(folder)[1:-1]):  # where messages have two backslashes for one
+        for shown in (
+            folder,
+            repr(folder)[1:-1],
+        ):  # where messages have two backslashes for one
             text = re.sub(rf"{re.escape(shown)}[/\\]+(?:[^'\"/\\]+[/\\]+)*", "", text)
     return text
 
@@ -123,7 +128,9 @@ class Classifiers:
         self._views, self._cache, self._lock = AugMix(views), Cache(), Lock()
         self._made = lru_cache(MOST_CLASSIFIERS)(self._make)
 
-    def of(self, fields: Fields, values: LabelValues | None = None) -> FairTPTClassifier:
+    def of(
+        self, fields: Fields, values: LabelValues | None = None
+    ) -> FairTPTClassifier:
         """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
 
         Names that were not written are those of the columns of labels.
@@ -133,11 +140,16 @@ class Classifiers:
         classes = fields.targets.splitlines()
         lines = [line for line in fields.sensitive.splitlines() if line.strip()]
         if values is None:
-            targets, sensitive = targets_option(classes), sensitive_option(lines, "sensitive")
+            targets, sensitive = (
+                targets_option(classes),
+                sensitive_option(lines, "sensitive"),
+            )
         else:
             target, *columns = values.labels.columns
             is_written = bool(fields.targets.strip())
-            targets = targets_option(classes) if is_written else column_names(values, target)
+            targets = (
+                targets_option(classes) if is_written else column_names(values, target)
+            )
             written = attributes_option(lines, columns)
             sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
         self.limits.check(FIELDS["targets"], names=len(targets))
@@ -151,7 +163,9 @@ class Classifiers:
             self.backend,
             targets,
             sensitive or None,
-            Templates.from_sentence(sentence) if sentence else default_template(bool(sensitive)),
+            Templates.from_sentence(sentence)
+            if sentence
+            else default_template(bool(sensitive)),
             adapter=ZeroShot(),
             views=self._views,
             cache=self._cache,
@@ -165,14 +179,20 @@ def why_not(name: str, has_labels: bool = False) -> str:
         return "its reference images need attribute values: fit it in Python"
     if needs.setting:
         return "it needs a setting: use the command line"
-    return "it needs class labels: use Audit" if needs.class_labels and not has_labels else ""
+    return (
+        "it needs class labels: use Audit"
+        if needs.class_labels and not has_labels
+        else ""
+    )
 
 
 def chosen_methods(names: list[str], has_labels: bool = False) -> dict[str, Adapter]:
     """Methods by name only: no settings, no files, no code."""
     for name in names:
         if name not in ADAPTERS:
-            raise FairTTAError(f"choose methods from {', '.join(ADAPTERS)} (got {name!r}).")
+            raise FairTTAError(
+                f"choose methods from {', '.join(ADAPTERS)} (got {name!r})."
+            )
         if reason := why_not(name, has_labels):
             raise FairTTAError(f"{name} cannot be used here: {reason}.")
     return {name: ADAPTERS[name]() for name in dict.fromkeys(names)}

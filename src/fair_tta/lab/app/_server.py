@@ -54,7 +54,9 @@ class UploadLimits:
         """Raise if a field has more ``files``, ``names``, ``rows`` or others than allowed."""
         for what, n in counts.items():
             if n > (most := getattr(self, what)):
-                more = " or more" if what == "rows" else ""  # they are not counted to the end
+                more = (
+                    " or more" if what == "rows" else ""
+                )  # they are not counted to the end
                 raise FairTTAError(
                     f"`{field}` should have at most {most:,} {what} (got {n:,}{more}); the "
                     "commands of fair-tta have no such limit."
@@ -66,7 +68,9 @@ def read_limits(changes: Mapping[str, int]) -> UploadLimits:
     known = [field.name for field in fields(UploadLimits)]
     for name in changes:
         if name not in known:
-            raise FairTTAError(f"`limits` should have names of {', '.join(known)} (got {name!r}).")
+            raise FairTTAError(
+                f"`limits` should have names of {', '.join(known)} (got {name!r})."
+            )
     return UploadLimits(**changes)
 
 
@@ -91,7 +95,10 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 UPLOADS = "uploads"
 """Where uploads arrive: as files while they are received, then in folders."""
 
-_WITHOUT_FILES, _PER_FILE = 2**20, 2**12  # bytes of a request without an upload: paths and names
+_WITHOUT_FILES, _PER_FILE = (
+    2**20,
+    2**12,
+)  # bytes of a request without an upload: paths and names
 
 
 class Gate:
@@ -122,7 +129,9 @@ class Gate:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        headers = {
+            k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]
+        }
         refusal = self._refusal(scope["path"], scope["method"], headers)
         if refusal is not None:
             response = require("starlette.responses", "app").PlainTextResponse
@@ -144,7 +153,10 @@ class Gate:
         host = headers.get("host", "")
         if self._hosts is not None and re.sub(r":\d+$", "", host) not in self._hosts:
             return 421, "This app answers on this machine only."
-        if self._hosts is not None and headers.get("origin", "") not in ("", f"http://{host}"):
+        if self._hosts is not None and headers.get("origin", "") not in (
+            "",
+            f"http://{host}",
+        ):
             return 403, "This app answers its own page only."
         if OPEN.fullmatch(path) is None:
             return 404, "There is nothing here."
@@ -155,7 +167,11 @@ class Gate:
             return 411, "A request should give its length."
         if not _is_upload(path):
             most = _WITHOUT_FILES + self._limits.files * _PER_FILE
-            return (413, "That is more than this page sends.") if int(length) > most else None
+            return (
+                (413, "That is more than this page sends.")
+                if int(length) > most
+                else None
+            )
         if int(length) + used_bytes(self._folder) > self._limits.total_bytes:
             return 413, (
                 f"No room: all uploads together may have {self._limits.total_bytes >> 20} MB. "
@@ -211,7 +227,9 @@ def serve(
     device: str | None = None,
     dtype: str | None = None,
     limits: Mapping[str, int] | None = None,
-    ready: Callable[[str], None] = lambda url: print(f"fair-tta app: {url}", flush=True),
+    ready: Callable[[str], None] = lambda url: print(
+        f"fair-tta app: {url}", flush=True
+    ),
 ) -> None:
     """Serve the app until Ctrl-C, SIGTERM or SIGHUP; then delete everything that was uploaded.
 
@@ -241,13 +259,19 @@ def serve(
     from fair_tta.lab.app._questions import Classifiers
 
     logging.disable_progress_bar()  # of loading weights
-    classifiers = Classifiers(model, views=views, device=device, dtype=dtype, limits=allowed)
+    classifiers = Classifiers(
+        model, views=views, device=device, dtype=dtype, limits=allowed
+    )
     with _stoppable() as stop, private_folder() as folder:
         is_local = is_loopback(host) and not share
-        blocks = build_interface(classifiers, folder, embedded=is_embedded(model), local=is_local)
+        blocks = build_interface(
+            classifiers, folder, embedded=is_embedded(model), local=is_local
+        )
         try:
             ready(launch(blocks, folder, allowed, host, port, share, open_browser))
-            while not stop.wait(0.5):  # a wait without an end cannot be interrupted on Windows
+            while not stop.wait(
+                0.5
+            ):  # a wait without an end cannot be interrupted on Windows
                 pass
         finally:
             blocks.close(verbose=False)
@@ -297,7 +321,9 @@ def launch(
         raise FairTTAError(
             f"`port` should be free (got {port}): choose another, or none for any ({error})."
         ) from error
-    blocks.share = False  # or pages for the public link would fetch scripts from another host
+    blocks.share = (
+        False  # or pages for the public link would fetch scripts from another host
+    )
     return str(public or local)
 
 
@@ -333,7 +359,9 @@ def is_loopback(host: str) -> bool:
 def private_folder() -> Iterator[Path]:
     """A folder that only this user can read, for uploads too; it is deleted at the end."""
     before = os.environ.get("GRADIO_TEMP_DIR")
-    with tempfile.TemporaryDirectory(prefix="fair-tta-app-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="fair-tta-app-", ignore_cleanup_errors=True
+    ) as name:
         uploads = Path(name, UPLOADS)
         uploads.mkdir()
         os.environ["GRADIO_TEMP_DIR"] = str(uploads)

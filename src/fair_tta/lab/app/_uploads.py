@@ -59,7 +59,11 @@ def plain_name(name: str) -> str:
     """
     plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in _last(name)]
     stem, ending = os.path.splitext("".join(plain))
-    short = re.sub(r"^\.+", "_", stem)[:_LONGEST].encode()[:_LONGEST].decode("utf-8", "ignore")
+    short = (
+        re.sub(r"^\.+", "_", stem)[:_LONGEST]
+        .encode()[:_LONGEST]
+        .decode("utf-8", "ignore")
+    )
     return (short or "_") + ending[:10]
 
 
@@ -89,7 +93,10 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
 def header(labels: str | Path, limits: UploadLimits) -> list[str]:
     """The columns of a label file, which is text and neither too long nor too wide."""
     with open(labels, "rb") as file:
-        if file.read(4) in (b"PK\3\4", b"PAR1"):  # which may be small and hold very much
+        if file.read(4) in (
+            b"PK\3\4",
+            b"PAR1",
+        ):  # which may be small and hold very much
             raise FairTTAError("`labels_csv` should be text: save the table as CSV.")
     table = LabelTable(Path(labels), [])
     rows = islice(table.rows(table.header[:1]), limits.rows + 1)
@@ -106,7 +113,9 @@ def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
     """
     where = known_path_column(columns)
     others = [name for name in columns if name != where]
-    classes = next((n for n in others if n.lower() in ("class", "label", "target")), None)
+    classes = next(
+        (n for n in others if n.lower() in ("class", "label", "target")), None
+    )
     if len(others) == 1:
         classes = others[0]
     left = [name for name in others if name != classes]
@@ -184,7 +193,9 @@ def examine_uploads(
             reference=staged_reference(methods, reference, out),
             notes=notes,
             embed_images=embed_images,
-            problem=lambda reason: problems.append(reason.replace(f"{folder}{os.sep}", "")),
+            problem=lambda reason: problems.append(
+                reason.replace(f"{folder}{os.sep}", "")
+            ),
             progress=lambda done, _: progress(done, len(files)),
             fitting=lambda done, _: progress(done, len(reference) or len(files)),
         )
@@ -217,7 +228,9 @@ def audit_uploads(
     values of the columns.
     """
     if not labels.target or not labels.sensitive:
-        raise FairTTAError("choose the column of classes and at least one that should not matter.")
+        raise FairTTAError(
+            "choose the column of classes and at least one that should not matter."
+        )
     try:
         header(labels.file, classifiers.limits)
         values = read_uploaded(labels, stage(files, labels.images))

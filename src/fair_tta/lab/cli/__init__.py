@@ -22,7 +22,10 @@ from fair_tta.lab.cli import _predict as predict
 from fair_tta.lab.cli._console import Commands
 
 app = typer.Typer(
-    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 for group, functions in {
     "Start": (predict.predict_command, other.demo_command, other.app_command),
@@ -46,7 +49,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Zero-shot predictions that depend less on an attribute you name, and how large the gap is.
@@ -55,5 +61,7 @@ def main(
     be used; 4 done, but some rows or images were left out; 5 done, and a --fail-if of an audit
     holds; 130 stopped by Ctrl-C; 141 the reader of the output went away.
     """
-    if isinstance(sys.stdout, TextIOWrapper):  # of files and pipes, not UTF-8 on Windows
+    if isinstance(
+        sys.stdout, TextIOWrapper
+    ):  # of files and pipes, not UTF-8 on Windows
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -81,7 +81,11 @@ def audit_command(
         # Wrong options are refused before the model is loaded
         methods = usage("--adapters", parse_adapters, adapters)
         check_methods(
-            "--adapters", methods, encoder.features, reference_set.reference, has_labels=True
+            "--adapters",
+            methods,
+            encoder.features,
+            reference_set.reference,
+            has_labels=True,
         )
         usage(
             "--fail-if / --fail-on",

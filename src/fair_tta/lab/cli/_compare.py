@@ -43,11 +43,13 @@ def compare_command(
     ],
     *,
     labels: Annotated[
-        Path | None, typer.Option(help="CSV file.", show_default="columns of the first FILE")
+        Path | None,
+        typer.Option(help="CSV file.", show_default="columns of the first FILE"),
     ] = None,
     columns: ColumnOptions,
     answer_column: Annotated[
-        list[str], typer.Option(metavar="COLUMN", help="Column of the answers; or one for each.")
+        list[str],
+        typer.Option(metavar="COLUMN", help="Column of the answers; or one for each."),
     ] = ["label"],  # noqa: B006
     targets: Annotated[
         list[str],
@@ -64,7 +66,9 @@ def compare_command(
             help="'column: value=label' for values of the labels and of the answers.",
         ),
     ] = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option(help="Folder for audit and report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for audit and report.")
+    ] = None,
     thresholds: FileThresholdOptions,
 ) -> None:
     """Compare files of predictions on the same images, group by group, without a model.
@@ -75,7 +79,9 @@ def compare_command(
     alone is measured.
     """
     if len(answer_column) not in (1, len(files)):
-        raise typer.BadParameter("give one, or one for each FILE.", param_hint="--answer-column")
+        raise typer.BadParameter(
+            "give one, or one for each FILE.", param_hint="--answer-column"
+        )
     with exits(context, labels_csv="--labels"):
         from msgspec import structs
 
@@ -85,7 +91,9 @@ def compare_command(
         from fair_tta.lab.report import write_report
 
         # Runs have the names of their files, and of their columns where files are the same
-        answer_columns = answer_column * len(files) if len(answer_column) == 1 else answer_column
+        answer_columns = (
+            answer_column * len(files) if len(answer_column) == 1 else answer_column
+        )
         sources = list(zip(files, answer_columns, strict=True))
         names = [file.stem for file in files]
         if len(set(names)) < len(names):
@@ -93,7 +101,9 @@ def compare_command(
 
         # Options are read before the files, which may be large
         fail_on = names[-1] if thresholds.fail_on == LAST_FILE else thresholds.fail_on
-        limits = usage("--fail-if / --fail-on", read_thresholds, thresholds.fail_if, fail_on, names)
+        limits = usage(
+            "--fail-if / --fail-on", read_thresholds, thresholds.fail_if, fail_on, names
+        )
         renames = usage("--rename", parse_renames, rename)
         named_classes = usage("--targets", targets_option, targets) if targets else {}
 
@@ -106,7 +116,8 @@ def compare_command(
             cluster=columns.cluster_column,
         ).scan()
         answers = [
-            Labels(Path(), file, column, (), columns.path_column).scan() for file, column in sources
+            Labels(Path(), file, column, (), columns.path_column).scan()
+            for file, column in sources
         ]
         chosen = {(run.labels.file, run.path_column): run for run in (truth, *answers)}
         for run in chosen.values():
@@ -121,7 +132,9 @@ def compare_command(
         result = _measure_runs(truth, dict(zip(names, answers, strict=True)), classes)
         document = result.audit.document
         outcomes = tuple(judge(limit, document) for limit in limits)
-        audit = replace(result.audit, document=structs.replace(document, thresholds=outcomes))
+        audit = replace(
+            result.audit, document=structs.replace(document, thresholds=outcomes)
+        )
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             audit.save(out / AUDIT)
@@ -157,7 +170,9 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
             meant.setdefault(answer, by_meaning[meaning(answer)])
     if len(unknown) < len(counts) or not unknown:
         if meant:
-            options = [rename_option(column, answer, label) for answer, label in meant.items()]
+            options = [
+                rename_option(column, answer, label) for answer, label in meant.items()
+            ]
             log(f"Some answers of {file!r} read like labels: {' '.join(options)}")
         return
 
@@ -165,8 +180,12 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
         rename_option(column, answer, meant.get(answer, "LABEL"))
         for answer in unknown[:_SHOWN_RENAMES]
     ]
-    placeholder = "" if len(meant) == len(unknown) else ", with a label in place of LABEL"
-    answers = listed([f"{escaped(answer)!r} ({counts[answer]} rows)" for answer in unknown])
+    placeholder = (
+        "" if len(meant) == len(unknown) else ", with a label in place of LABEL"
+    )
+    answers = listed(
+        [f"{escaped(answer)!r} ({counts[answer]} rows)" for answer in unknown]
+    )
     labels = listed([repr(escaped(label)) for label in sorted(classes)])
     raise DatasetError(
         f"no answer of {file!r} is among the labels: column {column!r} holds {answers}; "
@@ -185,7 +204,9 @@ def _measure_runs(
     from fair_tta.lab._folder import FolderAudit
 
     records, problems = collect(truth.records(check_images=False))
-    answers = {name: collect(run.records(check_images=False))[0] for name, run in runs.items()}
+    answers = {
+        name: collect(run.records(check_images=False))[0] for name, run in runs.items()
+    }
 
     # Rows of all files are matched by their paths
     first_paths = [_path(record) for record in next(iter(answers.values()))]
@@ -193,7 +214,9 @@ def _measure_runs(
     tables = {name: _by_key(rows, labels) for name, rows in answers.items()}
     by_file = [(truth.labels.file.name, labels), *tables.items()]
     keys = []
-    for key in dict.fromkeys(key for table in (labels, *tables.values()) for key in table):
+    for key in dict.fromkeys(
+        key for table in (labels, *tables.values()) for key in table
+    ):
         lacking = [name for name, table in by_file if key not in table]
         if lacking:
             what = f"{key} (not in {', '.join(lacking)})"

@@ -86,7 +86,9 @@ class Commands(TyperGroup):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
-    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], *more: Any, **extra: Any
+    ) -> Any:
         """Help of a command reads no values: typer would import pydantic, half of the start."""
         is_help = args[1:] == ["--help"] and args[0] in self.commands
         if is_help and not extra.get("resilient_parsing"):  # which completion asks for
@@ -101,7 +103,11 @@ class Commands(TyperGroup):
 def is_closed_pipe(error: BaseException) -> bool:
     """Whether the reader of the output went away; typer and rich make an exit of it."""
     first = error.__context__ if isinstance(error, SystemExit) else error
-    if isinstance(first, OSError) and first.filename is None and sys.platform == "win32":
+    if (
+        isinstance(first, OSError)
+        and first.filename is None
+        and sys.platform == "win32"
+    ):
         return first.errno in (errno.EPIPE, errno.EINVAL)
     return isinstance(first, BrokenPipeError)
 
@@ -118,7 +124,9 @@ def _warnings_as_notes() -> Iterator[None]:
             *place: Any,
             **more: Any,
         ) -> None:
-            is_ours = category.__module__.startswith("fair_tta.") or _PACKAGE in filename
+            is_ours = (
+                category.__module__.startswith("fair_tta.") or _PACKAGE in filename
+            )
             if is_ours:
                 log(f"Note: {message}")
             else:
@@ -136,7 +144,9 @@ def _message(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, OSError) and error.errno in _FULL:
         return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
-        name = error.filename2 or error.filename  # the second is the one that is replaced
+        name = (
+            error.filename2 or error.filename
+        )  # the second is the one that is replaced
         return f"cannot use {str(name)!r} ({error.strerror}): check the path."
     return str(error)
 
@@ -144,7 +154,9 @@ def _message(error: Exception, names: Mapping[str, str]) -> str:
 def _options(context: typer.Context | None) -> dict[str, str]:
     """The options of a command, by the names of its parameters."""
     parameters = [] if context is None else context.command.params
-    return {p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")}
+    return {
+        p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")
+    }
 
 
 def usage(option: str, read: Callable[..., T], *arguments: object) -> T:

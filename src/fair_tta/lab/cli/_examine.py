@@ -35,7 +35,9 @@ def examine_command(
     prompts: AttributePromptOptions,
     adapters: ExaminedMethods = ["association-correction"],  # noqa: B006
     reference_set: ReferenceOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="The examination as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The examination as JSON.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,7 +69,11 @@ def examine_command(
         import json
 
         from fair_tta.lab._terminal import progress_bars, show
-        from fair_tta.lab._unlabelled import EXAMINATION, EXAMINATION_PAGE, examine_folder
+        from fair_tta.lab._unlabelled import (
+            EXAMINATION,
+            EXAMINATION_PAGE,
+            examine_folder,
+        )
         from fair_tta.lab.cli._tables import images_inside, print_examination
         from fair_tta.lab.runs._local import Local
         from fair_tta.lab.runs._store import ROWS
@@ -120,6 +126,8 @@ def examine_command(
                 files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
                 show(f"Written to {out}: {files}", wrap=False)
     if n_failed:
-        log(f"{n_failed} of {examination.document.n + n_failed} images could not be used.")
+        log(
+            f"{n_failed} of {examination.document.n + n_failed} images could not be used."
+        )
     if n_failed or encoder.has_left_out:
         raise typer.Exit(LEFT_OUT)

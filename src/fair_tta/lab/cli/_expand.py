@@ -27,7 +27,9 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         for option in fields(group):
             parameters.append(
                 parameter.replace(
-                    name=option.name, default=_default(option), annotation=types[option.name]
+                    name=option.name,
+                    default=_default(option),
+                    annotation=types[option.name],
                 )
             )
 

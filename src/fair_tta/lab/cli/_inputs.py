@@ -34,7 +34,9 @@ _STORED_BATCH_SIZE = 1024  # at least: stored features take little memory
 _STDIN_BYTES = 1 << 16  # read at once
 
 
-def find_images(paths: Iterable[str], *, null: bool = False) -> Iterator[str | Unlisted]:
+def find_images(
+    paths: Iterable[str], *, null: bool = False
+) -> Iterator[str | Unlisted]:
     """Yield paths of images one at a time, and folders that cannot be listed.
 
     The path ``-`` stands for paths on stdin, which end with a null character or a line.
@@ -63,7 +65,9 @@ def _decode_path(path: bytes) -> str:
     path = path.removesuffix(b"\r")
     try:
         return os.fsdecode(path)
-    except UnicodeDecodeError:  # on Windows, whose consoles write in a code page of their own
+    except (
+        UnicodeDecodeError
+    ):  # on Windows, whose consoles write in a code page of their own
         return path.decode("oem", "replace")
 
 
@@ -78,16 +82,22 @@ def chosen_images(
     from fair_tta.images._stored import ImageSource
 
     def group(item: Found) -> str | None:
-        return None if isinstance(item, Unlisted) else ""  # folders are reported in any case
+        return (
+            None if isinstance(item, Unlisted) else ""
+        )  # folders are reported in any case
 
     def key(item: Found) -> str:
-        return item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
+        return (
+            item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
+        )
 
     def images() -> Iterable[Found]:
         items: Iterable[Found] = find_images(options.images, null=options.null)
         if encoder.stored is not None:
             items = map(encoder.stored.source, encoder.stored.places)
-        return choose(items, options.limit, options.sample, encoder.seed, key=key, group=group)
+        return choose(
+            items, options.limit, options.sample, encoder.seed, key=key, group=group
+        )
 
     if not (options.has_stdin and is_read_twice):
         return images
@@ -143,7 +153,9 @@ def log_fitted(fitted: FittedAdapters) -> None:
         log(sentence)
 
 
-MINIATURE_NOTE = "no --model: the embedded miniature model, which knows drawn images only"
+MINIATURE_NOTE = (
+    "no --model: the embedded miniature model, which knows drawn images only"
+)
 
 
 def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
@@ -200,7 +212,8 @@ def make_classifier(
     classifier = FairTPTClassifier(
         model,
         prompts.targets,
-        {attribute: dict(names) for attribute, names in prompts.sensitive.items()} or None,
+        {attribute: dict(names) for attribute, names in prompts.sensitive.items()}
+        or None,
         prompts.templates,
         adapter=adapter if adapter is not None and adapter.is_fitted else ZeroShot(),
         views=AugMix(views if has_images else 1),
@@ -217,6 +230,8 @@ def make_classifier(
 
     # Features of another model are noticed before any work is done
     if stored is not None:
-        stored.features[:1]._unit(classifier._task.target_features)  # raises if they do not fit
+        stored.features[:1]._unit(
+            classifier._task.target_features
+        )  # raises if they do not fit
         compare(stored.features, classifier._task)
     return classifier

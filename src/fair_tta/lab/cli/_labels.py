@@ -58,7 +58,9 @@ def read_labels(
     else:
         levels = (labels.target_column, *columns)
         file, n, left_out = write_labels_of_folders(source, levels, out)
-        log(f"No --labels: {n} images have the names of their folders ({' / '.join(levels)}).")
+        log(
+            f"No --labels: {n} images have the names of their folders ({' / '.join(levels)})."
+        )
     values = Labels(
         images=source,
         file=file,
@@ -80,8 +82,12 @@ def read_labels(
     else:
         targets = column_names(values, labels.target_column)
     named = usage("--sensitive", attributes_option, prompts.sensitive, columns)
-    sensitive = {column: named.get(column) or column_names(values, column) for column in columns}
-    return values, PromptSpec(targets, sensitive, prompts.read_templates(bool(sensitive)))
+    sensitive = {
+        column: named.get(column) or column_names(values, column) for column in columns
+    }
+    return values, PromptSpec(
+        targets, sensitive, prompts.read_templates(bool(sensitive))
+    )
 
 
 def log_path_column(values: LabelValues) -> None:

@@ -60,7 +60,9 @@ def print_methods() -> None:
     for name, method in ADAPTERS.items():
         needs = method().needs
         needed = [text for field, text in _NEEDS.items() if getattr(needs, field)]
-        settings = [f"{setting}={default}" for setting, default in describe_settings(method)]
+        settings = [
+            f"{setting}={default}" for setting, default in describe_settings(method)
+        ]
         if needs.reference:
             settings.append("reference=FILE")
         show(name, "bold")

@@ -44,7 +44,8 @@ def mitigate_command(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for the method, page and answers.")
+        Path,
+        typer.Option(file_okay=False, help="Folder for the method, page and answers."),
     ],
     label_file: MitigationLabelOptions,
     prompts: LabelPromptOptions,
@@ -93,7 +94,13 @@ def mitigate_command(
 
         def provenance(document: AuditDocument) -> Mapping[str, Any]:
             chosen, reason = conclusion(document)
-            return {"mitigation": {"chosen": chosen, "reason": reason, "python": chosen and lines}}
+            return {
+                "mitigation": {
+                    "chosen": chosen,
+                    "reason": reason,
+                    "python": chosen and lines,
+                }
+            }
 
         with progress_bars(run.progress) as bars:
             result = audit_folder(
@@ -124,11 +131,15 @@ def mitigate_command(
         raise typer.Exit(LEFT_OUT)
 
 
-def _python_lines(encoder: EncoderOptions, classifier: FairTPTClassifier, file: Path) -> str:
+def _python_lines(
+    encoder: EncoderOptions, classifier: FairTPTClassifier, file: Path
+) -> str:
     """Return the lines that use the method of a file."""
     task = classifier._task
     sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
-    names = f"{dict(task.targets)!r}, {sensitive!r}, {task.templates.sentences['joint']!r}"
+    names = (
+        f"{dict(task.targets)!r}, {sensitive!r}, {task.templates.sentences['joint']!r}"
+    )
     if encoder.text_features is None:
         return (
             "from fair_tta import FairTPTClassifier\n"

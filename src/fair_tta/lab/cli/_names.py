@@ -22,7 +22,10 @@ _PROBLEMS = (
     (r"[-+]?\d+([.,]\d+)?", "a number"),
     (rf"(\d{{1,4}}[-. ]({_MONTHS})[a-z]*|({_MONTHS})[a-z]*[-. ]\d{{1,4}})", "a date"),
     (r"\d{4}-\d\d?-\d\d?.*", "a date"),
-    (r"(true|false|yes|no|y|n|none|null|nan|unknown|other)", "an answer to another question"),
+    (
+        r"(true|false|yes|no|y|n|none|null|nan|unknown|other)",
+        "an answer to another question",
+    ),
     (r".*\w_\w.*", "a name with an underscore"),
     (r"[a-z]", "a single letter"),
 )
@@ -69,7 +72,9 @@ def sensitive_option(texts: Sequence[str], attribute: str) -> dict[str, dict[str
     return phrases
 
 
-def attributes_option(texts: Sequence[str], columns: Sequence[str]) -> dict[str, dict[str, str]]:
+def attributes_option(
+    texts: Sequence[str], columns: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """Return the same for columns of labels; if there is only one, it need not be written."""
     written = sensitive_option(texts, columns[0] if len(columns) == 1 else "")
     unknown = [name for name in written if name not in columns]
@@ -102,7 +107,9 @@ def harmful_option(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     sets, _ = _by_name(texts, "harmful", "a set", "crime: thief,criminal")
     empty = [name for name, pairs in sets.items() if not pairs]
     if empty:
-        raise FairTTAError(f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r}).")
+        raise FairTTAError(
+            f"a set needs classes: 'crime: thief,criminal' (got {empty[0]!r})."
+        )
     return {name: _together("harmful", pairs) for name, pairs in sets.items()}
 
 
@@ -118,12 +125,16 @@ def parse_renames(texts: Sequence[str]) -> dict[str, dict[str, str]]:
         column, *rest = _split(":", text, 1)
         parts = _split("=", rest[0]) if rest else []
         if len(parts) != 2 or not all((column, *parts)) or len(_split("=", column)) > 1:
-            raise FairTTAError(f"a renaming is written 'column: value=label' (got {text!r}).")
+            raise FairTTAError(
+                f"a renaming is written 'column: value=label' (got {text!r})."
+            )
         column = _plain(column)
         value = _plain(parts[0])
         labels = renames.setdefault(column, {})
         if value in labels:
-            raise FairTTAError(f"the value {value!r} of column {column!r} is renamed twice.")
+            raise FairTTAError(
+                f"the value {value!r} of column {column!r} is renamed twice."
+            )
         labels[value] = _plain(parts[1])
     return renames
 
@@ -141,7 +152,9 @@ def _by_name(
             continue
         name = _plain(name)
         if not name:
-            raise FairTTAError(f"{what} is written before the colon: {example!r} (got {text!r}).")
+            raise FairTTAError(
+                f"{what} is written before the colon: {example!r} (got {text!r})."
+            )
         groups.setdefault(name, []).extend(_pairs(rest[0], text))
         written.add(name)
     return groups, written
@@ -166,7 +179,9 @@ def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     labels = [label for label, _ in pairs]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise FairTTAError(f"`{argument}` should have distinct names ({twice} came twice).")
+        raise FairTTAError(
+            f"`{argument}` should have distinct names ({twice} came twice)."
+        )
     return dict(pairs)
 
 

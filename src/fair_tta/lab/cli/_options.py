@@ -101,7 +101,9 @@ def _read_templates(texts: list[str], has_sensitive: bool) -> Templates:
             sentences.append(text)
     templates = parse_template(sentences if texts else None, has_sensitive)
     if has_sensitive:
-        templates._sensitive_prompts({"": ""})  # raises if a sentence has no slot for them
+        templates._sensitive_prompts(
+            {"": ""}
+        )  # raises if a sentence has no slot for them
     return templates
 
 
@@ -166,7 +168,9 @@ class EncoderOptions(ModelOptions):
     ] = None
     scale: Annotated[
         float | None,
-        typer.Option(help="Logit scale of --text-features.", show_default="in the file, else 100"),
+        typer.Option(
+            help="Logit scale of --text-features.", show_default="in the file, else 100"
+        ),
     ] = None
 
     @property
@@ -204,7 +208,9 @@ class EncoderOptions(ModelOptions):
         """
         if has_images == (self.features is not None):
             hint = "--features"
-            raise typer.BadParameter("name either images or --features FILE.", param_hint=hint)
+            raise typer.BadParameter(
+                "name either images or --features FILE.", param_hint=hint
+            )
         reasons = {}
         if self.features is None:
             for name in ("id_column", "by_position", "text_features"):
@@ -225,7 +231,9 @@ class ImageEncoderOptions(EncoderOptions):
 
     id_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Ids in --features.", show_default="by its name"),
+        typer.Option(
+            metavar="NAME", help="Ids in --features.", show_default="by its name"
+        ),
     ] = None
     seed: Annotated[int, typer.Option(help="Seeds the views of each image.")] = 0
 
@@ -252,7 +260,8 @@ class SampleOptions:
     """A choice of images."""
 
     limit: Annotated[
-        int | None, typer.Option(min=1, help="The first so many only.", show_default="all")
+        int | None,
+        typer.Option(min=1, help="The first so many only.", show_default="all"),
     ] = None
     sample: Annotated[
         int | None,
@@ -278,7 +287,8 @@ class ImageOptions(SampleOptions):
         ),
     ] = field(default_factory=list)
     null: Annotated[
-        bool, typer.Option("--null", "-0", help="Paths on stdin end with a null character.")
+        bool,
+        typer.Option("--null", "-0", help="Paths on stdin end with a null character."),
     ] = False
 
     @property
@@ -309,7 +319,8 @@ class ReferenceOptions:
     reference_is_data: Annotated[
         bool,
         typer.Option(
-            "--reference-is-data", help="Allow --reference to have images that are answered."
+            "--reference-is-data",
+            help="Allow --reference to have images that are answered.",
         ),
     ] = False
 
@@ -323,7 +334,9 @@ class ReferenceOptions:
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
-        "--progress/--no-progress", help="Progress on stderr.", show_default="on a terminal"
+        "--progress/--no-progress",
+        help="Progress on stderr.",
+        show_default="on a terminal",
     ),
 ]
 
@@ -333,10 +346,14 @@ class RunOptions:
     """Processes, progress and finished answers."""
 
     restart: Annotated[
-        bool, typer.Option("--restart", help="Throw away the finished answers in --out.")
+        bool,
+        typer.Option("--restart", help="Throw away the finished answers in --out."),
     ] = False
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes that share the work; each loads the model.")
+        int,
+        typer.Option(
+            min=1, help="Processes that share the work; each loads the model."
+        ),
     ] = 1
     progress: ShowProgress = None
 
@@ -382,12 +399,14 @@ class ColumnOptions:
     """Columns of a label file."""
 
     sensitive_column: SensitiveColumns
-    target_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the classes.")] = (
-        "class"
-    )
+    target_column: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the classes.")
+    ] = "class"
     path_column: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of the paths.", show_default="by its name"),
+        typer.Option(
+            metavar="COLUMN", help="Column of the paths.", show_default="by its name"
+        ),
     ] = None
     cluster_column: Annotated[
         str | None,
@@ -413,10 +432,13 @@ class LabelOptions(ColumnOptions):
     ] = None
     rename: Annotated[
         list[str],
-        typer.Option(metavar="TEXT", help="'column: value=label' for values of the file."),
+        typer.Option(
+            metavar="TEXT", help="'column: value=label' for values of the file."
+        ),
     ] = field(default_factory=list)
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out rows with values not named.")
+        bool,
+        typer.Option("--skip-unknown", help="Leave out rows with values not named."),
     ] = False
     by_position: Annotated[
         bool,
@@ -442,7 +464,9 @@ class MitigationLabelOptions(LabelOptions):
     sensitive_column: SensitiveColumns = field(default_factory=list)
 
 
-FailOn = Annotated[str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")]
+FailOn = Annotated[
+    str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,13 +30,17 @@ def app_command(
     port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=65535, help="Of this machine.", show_default="a free one from 7860"
+            min=1,
+            max=65535,
+            help="Of this machine.",
+            show_default="a free one from 7860",
         ),
     ] = None,
     share: Annotated[
         bool,
         typer.Option(
-            "--share", help="A public link through Gradio's servers: whoever knows it gets in."
+            "--share",
+            help="A public link through Gradio's servers: whoever knows it gets in.",
         ),
     ] = False,
     open_browser: Annotated[
@@ -74,15 +78,21 @@ def app_command(
 def demo_command(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path("demo.html"),
+    out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path(
+        "demo.html"
+    ),
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 1,
     one_view: Annotated[
-        int, typer.Option(min=1, help="Images for each seed and task, for methods with one view.")
+        int,
+        typer.Option(
+            min=1, help="Images for each seed and task, for methods with one view."
+        ),
     ] = 2000,
     pictures: Annotated[
         int,
         typer.Option(
-            min=1, help="For each seed, of birds, for methods with views: they take longer."
+            min=1,
+            help="For each seed, of birds, for methods with views: they take longer.",
         ),
     ] = 32,
     images: SampleOptions,
@@ -105,7 +115,9 @@ def demo_command(
 
         logging.disable_progress_bar()  # one bar is enough
 
-        def play(tasks: Any, methods: Any, n_images: int, unit: str) -> list[demo.Episode]:
+        def play(
+            tasks: Any, methods: Any, n_images: int, unit: str
+        ) -> list[demo.Episode]:
             episodes = demo.run_episodes(
                 tasks,
                 methods,
@@ -133,7 +145,9 @@ def demo_command(
 def _check_file(out: Path) -> None:
     """Raise `FairTTAError` if a file cannot be written there."""
     if not out.parent.is_dir():
-        raise FairTTAError(f"`out` should be in a folder that exists (got {str(out)!r}).")
+        raise FairTTAError(
+            f"`out` should be in a folder that exists (got {str(out)!r})."
+        )
     if out.is_dir():
         raise FairTTAError(f"`out` should be a file, not a folder (got {str(out)!r}).")
 
@@ -145,7 +159,9 @@ def fit_command(
     adapter: FittedMethod,
     images: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the reference images.", show_default=False),
+        typer.Option(
+            metavar="DIR", help="Folder of the reference images.", show_default=False
+        ),
     ] = None,
     prompts: PromptOptions,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
@@ -178,7 +194,9 @@ def fit_command(
         classifier = make_classifier(context, prompts.read(), encoder, adapter=method)
         reference: Any = encoder.stored or images
         with progress_bars(progress) as bars:
-            fitted = fit_on_folder(classifier, methods, reference, progress=bars("images"))
+            fitted = fit_on_folder(
+                classifier, methods, reference, progress=bars("images")
+            )
         (fitted_method,) = fitted.adapters.values()
         classifier.with_adapter(fitted_method).save(out)
         log_fitted(fitted)
@@ -188,7 +206,9 @@ def fit_command(
 
 
 def report_command(
-    audit: Annotated[Path, typer.Argument(metavar="AUDIT.JSON", help="What an audit has written.")],
+    audit: Annotated[
+        Path, typer.Argument(metavar="AUDIT.JSON", help="What an audit has written.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -197,7 +217,8 @@ def report_command(
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Open all sections that are folded otherwise.")
+        bool,
+        typer.Option("--full", help="Open all sections that are folded otherwise."),
     ] = False,
 ) -> None:
     """Write the report of an audit; to embed images, repeat `fair-tta audit` with --embed-images.

@@ -44,7 +44,9 @@ Names = Sequence[str]
 Printer: TypeAlias = "Callable[[Answered, Names, Names, bool], None]"
 
 
-def print_json(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
+def print_json(
+    answered: Answered, targets: Names, attributes: Names, is_first: bool
+) -> None:
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
     import json  # help does not wait for it
 
@@ -57,7 +59,9 @@ def print_json(answered: Answered, targets: Names, attributes: Names, is_first: 
     _write("".join(lines))
 
 
-def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
+def print_csv(
+    answered: Answered, targets: Names, attributes: Names, is_first: bool
+) -> None:
     """A row per image, with a column for the probability of each target."""
     text = io.StringIO(newline="")
     if is_first:
@@ -73,12 +77,18 @@ def print_csv(answered: Answered, targets: Names, attributes: Names, is_first: b
         cells: list[object] = [path, answer.label, _zero_shot(answer)]
         cells += [answer.probabilities[target] for target in targets]
         cells += [answer.sensitive_entropy[attribute] for attribute in attributes]
-        cells += [str(answer.certified_unchanged).lower(), "; ".join(answer.warnings), ""]
+        cells += [
+            str(answer.certified_unchanged).lower(),
+            "; ".join(answer.warnings),
+            "",
+        ]
         write_row(text, cells)
     _write(text.getvalue())
 
 
-def print_table(answered: Answered, targets: Names, attributes: Names, is_first: bool) -> None:
+def print_table(
+    answered: Answered, targets: Names, attributes: Names, is_first: bool
+) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
     from rich import box
     from rich.table import Column, Table
@@ -95,9 +105,15 @@ def print_table(answered: Answered, targets: Names, attributes: Names, is_first:
         Column("zero-shot", width=answer_width, overflow="fold"),
     ]
     if attributes:
-        title = f"entropy of {printable(attributes[0])}" if len(attributes) == 1 else "entropy of"
+        title = (
+            f"entropy of {printable(attributes[0])}"
+            if len(attributes) == 1
+            else "entropy of"
+        )
         width = len("0.00 -> 1.00")
-        columns.append(Column(Text(title), width=width, justify="right", overflow="fold"))
+        columns.append(
+            Column(Text(title), width=width, justify="right", overflow="fold")
+        )
     columns.append(Column("", width=len("changed")))
     table = Table(
         *columns, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, expand=True,
@@ -171,7 +187,9 @@ def predict_command(
     folder that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
     if as_json and as_csv:
-        raise typer.BadParameter("choose one of --json and --csv.", param_hint="--json, --csv")
+        raise typer.BadParameter(
+            "choose one of --json and --csv.", param_hint="--json, --csv"
+        )
     refuse_unused(
         context,
         encoder.unused(bool(images.images)),
@@ -210,7 +228,9 @@ def predict_command(
             views=encoder.views,
         )
 
-        list_images = chosen_images(images, encoder, is_read_twice=reference is not None)
+        list_images = chosen_images(
+            images, encoder, is_read_twice=reference is not None
+        )
         if reference is not None:
             with progress_bars(run.progress) as bars:
                 fitted = fit_adapters(

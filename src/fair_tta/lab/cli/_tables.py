@@ -8,7 +8,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._examination import Examination, ExaminationDocument, PerceivedAttribute
+from fair_tta.auditing._examination import (
+    Examination,
+    ExaminationDocument,
+    PerceivedAttribute,
+)
 from fair_tta.auditing._judge import not_measurable
 from fair_tta.lab._folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
 from fair_tta.lab._terminal import make_table, show, show_table
@@ -33,8 +37,12 @@ LEGEND = (
     "by how much two groups of a class typically differ; EOD: equalized-odds difference."
 )
 
-_SIGNS = "\N{MULTIPLICATION SIGN}\N{WHITE CIRCLE}\N{BLACK CIRCLE}\N{HORIZONTAL ELLIPSIS}"
-_PLAIN = str.maketrans(dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) | {ARROW: "->"})
+_SIGNS = (
+    "\N{MULTIPLICATION SIGN}\N{WHITE CIRCLE}\N{BLACK CIRCLE}\N{HORIZONTAL ELLIPSIS}"
+)
+_PLAIN = str.maketrans(
+    dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) | {ARROW: "->"}
+)
 """Signs of reports as characters that every terminal has."""
 
 _LONGEST_NAME = 30  # cells of a name beside a track
@@ -48,12 +56,16 @@ def print_audit(result: FolderAudit) -> None:
     for sentence in not_measurable(document):
         show(sentence, "bold")
     show(verdict.audit_title(document), "bold")
-    warnings = [text for text in result.audit.warnings if not text.startswith(SAID_FIRST)]
+    warnings = [
+        text for text in result.audit.warnings if not text.startswith(SAID_FIRST)
+    ]
     print_verdict([("", document)], warnings)
 
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     figures = {run.name: run.metrics.by_name() for run in document.runs}
-    show_table(_metric_table(f"{document.data.n} images; {level}", figures, signed=False))
+    show_table(
+        _metric_table(f"{document.data.n} images; {level}", figures, signed=False)
+    )
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
         changes = {each.run: each.adjusted.by_name() for each in document.comparisons}
@@ -104,12 +116,19 @@ def images_inside(n: int) -> str:
 def print_verdict(tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()) -> None:
     """Print the first screen of the report: cards, banners, and the figure in plain characters."""
     ranked = verdict.by_gap(tasks)
-    lines = [f"{card.heading}: {card.text} {card.more}".strip() for card in verdict.cards(ranked)]
+    lines = [
+        f"{card.heading}: {card.text} {card.more}".strip()
+        for card in verdict.cards(ranked)
+    ]
     for text in dict.fromkeys([*banners(tasks), *warnings]):
         lines.append(f"Note: {text}")
     figure = figure_of(ranked) if ranked else None
     if figure is not None:
-        lines += ["", figure.heading.translate(_PLAIN), *_drawn(figure, Console().width)]
+        lines += [
+            "",
+            figure.heading.translate(_PLAIN),
+            *_drawn(figure, Console().width),
+        ]
         lines += [f"{text}." for text in figure.sentences]
     for line in lines:
         show(line.translate(_PLAIN), bold="^What (is|was|helps|to)[^:]*:")
@@ -121,7 +140,9 @@ def _drawn(figure: Figure, width: int) -> list[str]:
     rows = figure.rows
     name_width = min(_LONGEST_NAME, max(cell_len(row.name) for row in rows))
     text_width = max(len(row.text) for row in rows)
-    texts = [f"  {row.text:>{text_width}}  {row.more}".translate(_PLAIN) for row in rows]
+    texts = [
+        f"  {row.text:>{text_width}}  {row.more}".translate(_PLAIN) for row in rows
+    ]
 
     # Between names and numbers there is a track, from the lowest to the highest value
     n_columns = width - name_width - len(" 12345 ||") - max(map(len, texts))
@@ -177,11 +198,15 @@ def _pseudo_eod_table(document: AuditDocument) -> Group:
     return make_table(title, header, rows)
 
 
-def _metric_table(title: str, runs: Mapping[str, Mapping[str, Estimate]], signed: bool) -> Group:
+def _metric_table(
+    title: str, runs: Mapping[str, Mapping[str, Estimate]], signed: bool
+) -> Group:
     """Return a row for each run, a column for each metric."""
     rows = []
     for name, figures in runs.items():
-        rows.append([name, *(figure_cell(figures[metric], signed) for metric in SHOWN_METRICS)])
+        rows.append(
+            [name, *(figure_cell(figures[metric], signed) for metric in SHOWN_METRICS)]
+        )
     return make_table(title, ["method", *SHOWN_METRICS.values()], rows)
 
 
@@ -251,7 +276,9 @@ def _association_table(attribute: str, perceived: PerceivedAttribute) -> Group:
     title = f"{attribute}: shares perceived; prompt associations in logits"
     if len(shown) < len(classes):
         title += f", {len(shown)} of {len(classes)} classes"
-    return make_table(title, ["value", "perceived", *(f"towards {y}" for y in shown)], rows)
+    return make_table(
+        title, ["value", "perceived", *(f"towards {y}" for y in shown)], rows
+    )
 
 
 def _confidence_sentence(perceived: PerceivedAttribute) -> str:
@@ -275,7 +302,9 @@ def _change_table(
         odds = adapter.pseudo_eod[attribute]
         changed = f"{adapter.changed}: {figure_cell(adapter.changed_share)}"
         after = figure_cell(odds.after)
-        rows.append([adapter.name, after, figure_cell(odds.change, signed=True), changed])
+        rows.append(
+            [adapter.name, after, figure_cell(odds.change, signed=True), changed]
+        )
     header = ["method", "pseudo-EOD", "change of it", "answers changed"]
     return make_table(f"{attribute}: by the model's perception", header, rows)
 
@@ -286,8 +315,17 @@ def _label_plan_table(attribute: str, document: ExaminationDocument) -> Group:
     for adapter in sentences.ranked(document, attribute):
         row = [adapter.name]
         plan = adapter.labels_needed
-        for n in (plan.pictures, plan.labels, adapter.pseudo_eod[attribute].images_needed):
+        for n in (
+            plan.pictures,
+            plan.labels,
+            adapter.pseudo_eod[attribute].images_needed,
+        ):
             row.append("none" if n is None else str(n))
         rows.append(row)
-    header = ["method", "if they become right", "of which labelled", "this change, of one group"]
+    header = [
+        "method",
+        "if they become right",
+        "of which labelled",
+        "this change, of one group",
+    ]
     return make_table(f"{attribute}: images that would show it", header, rows)

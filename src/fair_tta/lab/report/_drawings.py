@@ -71,19 +71,31 @@ def dot_plot(dots: Sequence[Dot], what: str, reach: Sequence[float] = (0.0,)) ->
         _text(row, DRAWING_WIDTH - _EDGE, y + 17, text, "end", "tick halo")
         value, low, high, y = dot.figure.value, dot.figure.low, dot.figure.high, y + 30
         if low is not None and high is not None:
-            _add(row, "line", f"ci {dot.tone}".strip(), x1=at(low), x2=at(high), y1=y, y2=y)
+            _add(
+                row,
+                "line",
+                f"ci {dot.tone}".strip(),
+                x1=at(low),
+                x2=at(high),
+                y1=y,
+                y2=y,
+            )
         if value is not None:
             kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
             _add(row, "circle", kind, cx=at(value), cy=y, r=5)
     return tostring(svg, "unicode")
 
 
-def before_and_after(rows: Sequence[BeforeAfter], what: str, reach: Sequence[float] = ()) -> str:
+def before_and_after(
+    rows: Sequence[BeforeAfter], what: str, reach: Sequence[float] = ()
+) -> str:
     """A hollow and a filled dot for each name, and a bar between them."""
     in_words = [f"{row.name} (n = {row.n:,}): {row.text}, {row.more}" for row in rows]
     bottom = _PAIR * len(rows) + 4
     svg = _svg(bottom + 22, f"{what}. {'; '.join(in_words)}.")
-    at = _scale(svg, [*reach, *(x for row in rows for x in (row.before, row.after))], bottom)
+    at = _scale(
+        svg, [*reach, *(x for row in rows for x in (row.before, row.after))], bottom
+    )
     right = DRAWING_WIDTH - _EDGE
     middle = right - 16 - 7 * max(len(row.more) for row in rows)
     for place, row in enumerate(rows):
@@ -95,7 +107,9 @@ def before_and_after(rows: Sequence[BeforeAfter], what: str, reach: Sequence[flo
         _text(group, middle, y + 13, row.text, "end", "name halo")
         _text(group, right, y + 13, row.more, "end", "tick halo")
         x, y = at(row.before), y + 23
-        _add(group, "line", f"bar {row.tone}".strip(), x1=x, x2=at(row.after), y1=y, y2=y)
+        _add(
+            group, "line", f"bar {row.tone}".strip(), x1=x, x2=at(row.after), y1=y, y2=y
+        )
         _add(group, "circle", "hollow", cx=x, cy=y, r=3.5)
         _add(group, "circle", row.tone, cx=at(row.after), cy=y, r=5)
     return tostring(svg, "unicode")
@@ -108,9 +122,15 @@ def tradeoff_charts(sweep: Sweep, reference: RunFigures) -> list[tuple[str, str]
         runs = {reference.name: reference} | runs
     found = []
     for metric in TRADED:
-        figures = {name: run.metrics.by_name().get(metric) for name, run in runs.items()}
-        dots = [Dot(name, figure) for name, figure in figures.items() if figure is not None]
-        what = f"{sweep.method}: {METRICS[metric].title} in percent over {sweep.setting}"
+        figures = {
+            name: run.metrics.by_name().get(metric) for name, run in runs.items()
+        }
+        dots = [
+            Dot(name, figure) for name, figure in figures.items() if figure is not None
+        ]
+        what = (
+            f"{sweep.method}: {METRICS[metric].title} in percent over {sweep.setting}"
+        )
         found += [(METRICS[metric].title, dot_plot(dots, what, ()))] if dots else []
     return found
 
@@ -133,7 +153,9 @@ def short(name: str, most: int = 34) -> str:
     return name[: most - 1 - end] + _MORE + name[-end:]
 
 
-def _scale(svg: Element, values: Sequence[float], bottom: float) -> Callable[[float], float]:
+def _scale(
+    svg: Element, values: Sequence[float], bottom: float
+) -> Callable[[float], float]:
     """Upright lines with their percent below; returns where a share lies."""
     low, high, step = axis(values)
 
@@ -173,7 +195,9 @@ def _add(parent: Element, tag: str, kind: str = "", **numbers: float) -> Element
     return SubElement(parent, tag, attributes)
 
 
-def _text(parent: Element, x: float, y: float, text: str, anchor: str, kind: str) -> Element:
+def _text(
+    parent: Element, x: float, y: float, text: str, anchor: str, kind: str
+) -> Element:
     made = _add(parent, "text", kind, x=x, y=y)
     made.set("text-anchor", anchor)
     made.text = text

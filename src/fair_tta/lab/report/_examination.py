@@ -45,7 +45,9 @@ def gap_verdict(change: Estimate) -> tuple[str, str]:
     return ("widens it", "bad") if up > 0 else ("narrows it", "good")
 
 
-def ranked(document: doc.ExaminationDocument, attribute: str) -> list[doc.ExaminedAdapter]:
+def ranked(
+    document: doc.ExaminationDocument, attribute: str
+) -> list[doc.ExaminedAdapter]:
     """The methods in the order of the ranking."""
     by_name = {adapter.name: adapter for adapter in document.adapters}
     return [by_name[name] for name in document.ranking[attribute]]
@@ -112,13 +114,18 @@ def _advice(document: doc.ExaminationDocument, attribute: str) -> Card:
     each = count(of.labels_needed.each)
     measure = f"To measure the gap, label {each} images of each group."
     if not document.adapters:
-        return Card(heading, "No method was tried: name some to see what they change.", measure)
+        return Card(
+            heading, "No method was tried: name some to see what they change.", measure
+        )
     order = ranked(document, attribute)
     best = next(
-        (m for m in order if gap_verdict(m.pseudo_eod[attribute].change)[1] == "good"), None
+        (m for m in order if gap_verdict(m.pseudo_eod[attribute].change)[1] == "good"),
+        None,
     )
     if best is None:
-        return Card(heading, "No method tried is seen to narrow the perceived gap.", measure)
+        return Card(
+            heading, "No method tried is seen to narrow the perceived gap.", measure
+        )
     change = best.pseudo_eod[attribute].change
     text = (
         f"Try {best.name}: perceived gap {points(change, signed=True)}, "
@@ -141,7 +148,10 @@ def examination_html(
             neither image nor name of them in the page.
     """
     document = examination.document
-    name, n = numbers.model_name(document.origin) or "a model", numbers.images(document.n)
+    name, n = (
+        numbers.model_name(document.origin) or "a model",
+        numbers.images(document.n),
+    )
     named = f"{numbers.task_name(document.targets, document.attributes)}: {name}"
     return render(
         "examination.html.jinja",
@@ -156,14 +166,18 @@ def examination_html(
         ],
         gallery=[
             (adapter, [(one, embedded(one.image)) for one in some])
-            for adapter, some in groupby(examination.images, key=lambda image: image.adapter)
+            for adapter, some in groupby(
+                examination.images, key=lambda image: image.adapter
+            )
             if images
         ],
         counts={adapter.name: adapter.changed for adapter in document.adapters},
     )
 
 
-def _upright(table: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+def _upright(
+    table: Mapping[str, Mapping[str, float]],
+) -> Mapping[str, Mapping[str, float]]:
     """A table whose shorter side goes across."""
     columns = list(next(iter(table.values())))
     if len(columns) <= len(table):
@@ -171,7 +185,9 @@ def _upright(table: Mapping[str, Mapping[str, float]]) -> Mapping[str, Mapping[s
     return {name: {row: table[row][name] for row in table} for name in columns}
 
 
-def _attribute(document: doc.ExaminationDocument, name: str, place: str) -> dict[str, Any]:
+def _attribute(
+    document: doc.ExaminationDocument, name: str, place: str
+) -> dict[str, Any]:
     of, methods = document.attributes[name], ranked(document, name)
     verdicts = [gap_verdict(m.pseudo_eod[name].change) for m in methods]
     dots = [Dot("zero-shot, as it is", of.pseudo_eod)]
@@ -186,7 +202,9 @@ def _attribute(document: doc.ExaminationDocument, name: str, place: str) -> dict
         "cards": cards(document, name),
         "plan": label_plan(document, name),
         "associations": _upright(of.associations),
-        "most": max(1.0, *(abs(x) for row in of.associations.values() for x in row.values())),
+        "most": max(
+            1.0, *(abs(x) for row in of.associations.values() for x in row.values())
+        ),
         "odds": dot_plot(dots, f"Perceived gap by {name} in points, with intervals"),
         "shares": dot_plot(
             [Dot(value, share) for value, share in of.shares.items()],
@@ -194,7 +212,12 @@ def _attribute(document: doc.ExaminationDocument, name: str, place: str) -> dict
             reach=(0.0, 1.0),
         ),
         "methods": [
-            {"adapter": method, "verdict": verdict, "tone": tone, "odds": method.pseudo_eod[name]}
+            {
+                "adapter": method,
+                "verdict": verdict,
+                "tone": tone,
+                "odds": method.pseudo_eod[name],
+            }
             for method, (verdict, tone) in zip(methods, verdicts, strict=True)
         ],
     }

@@ -53,7 +53,9 @@ class Figure(NamedTuple):
     reach: tuple[float, ...]
 
 
-def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict[str, Any]:
+def first_screen(
+    tasks: Sequence[NamedAudit], images: Mapping[str, str]
+) -> dict[str, Any]:
     """What the template needs, of one audit or of several.
 
     `images` has links to the places on the page that show images of a group, by its name.
@@ -73,11 +75,16 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
     else:
         methods = method_rows(first)
         allow = " that allows for all comparisons" * bool(first.compared)
-        caption = f"In points; below the typical gap its change with an interval{allow}."
+        caption = (
+            f"In points; below the typical gap its change with an interval{allow}."
+        )
     level = 100 * first.settings.level
     if figure:
         rows = [row._replace(link=images.get(row.name, "")) for row in figure.rows]
-        heading, drawn = figure.heading, before_and_after(rows, figure.heading, figure.reach)
+        heading, drawn = (
+            figure.heading,
+            before_and_after(rows, figure.heading, figure.reach),
+        )
     else:
         heading, drawn = _dots(tasks, images)
     left = len(methods) - MOST_METHODS
@@ -88,7 +95,9 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
         "banners": banners(tasks),
         "chart": drawn,
         "heading": heading,
-        "figure_caption": (figure.caption if figure else f"Intervals: {level:g} %, of each alone.")
+        "figure_caption": (
+            figure.caption if figure else f"Intervals: {level:g} %, of each alone."
+        )
         + " A click on a group shows its images." * bool(images),
         "sentences": figure.sentences if figure else [],
         "methods": methods[:MOST_METHODS],
@@ -99,13 +108,19 @@ def first_screen(tasks: Sequence[NamedAudit], images: Mapping[str, str]) -> dict
 def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
     """Each group, or each of several tasks, before and after the method that cards speak of."""
     document = tasks[0][1]
-    best = featured(document) if len(tasks) == 1 else next(iter(methods_on(tasks)), None)
+    best = (
+        featured(document) if len(tasks) == 1 else next(iter(methods_on(tasks)), None)
+    )
     if best is None or shown(document.runs[0].metrics.accuracy) is None:
         return None
     method = f"before (○) and after (●) {best.name}"
     if isinstance(best, MethodRow):
         groups = verdict.changed_groups(document, best.comparison)
-        more = f" The worst {MOST_ROWS} of {len(groups)}." if len(groups) > MOST_ROWS else ""
+        more = (
+            f" The worst {MOST_ROWS} of {len(groups)}."
+            if len(groups) > MOST_ROWS
+            else ""
+        )
         caption = f"Right answers in percent; + became right, {MINUS} became wrong."
         return Figure(
             f"Each group {method}",
@@ -122,10 +137,14 @@ def figure_of(tasks: Sequence[NamedAudit]) -> Figure | None:
             continue
         more = f"at {row.balanced_values}"
         images = row.comparison.changes.n
-        rows.append(BeforeAfter(name, images, before, after, row.values, more, row.tone))
+        rows.append(
+            BeforeAfter(name, images, before, after, row.values, more, row.tone)
+        )
     caption = "In points, at balanced accuracy before and after. "
     caption += "Coloured: the verdict of the report."
-    found = Figure(f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,))
+    found = Figure(
+        f"Typical gap of each task {method}", rows[:MOST_ROWS], caption, [], (0.0,)
+    )
     return found if rows else None
 
 
@@ -176,9 +195,13 @@ def banners(tasks: Sequence[NamedAudit]) -> list[str]:
     several, found = len(tasks) > 1, dict[str, list[str]]()
     for name, document in tasks:
         for head, detail in _banners(document):
-            found.setdefault(head, []).append(f"{name}: {detail}" if several else detail)
+            found.setdefault(head, []).append(
+                f"{name}: {detail}" if several else detail
+            )
     sentences = [f"{head}: {'; '.join(details)}." for head, details in found.items()]
-    warnings = [] if several else [text for _, document in tasks for text in document.warnings]
+    warnings = (
+        [] if several else [text for _, document in tasks for text in document.warnings]
+    )
     return sentences + [text for text in warnings if not text.startswith(SAID_FIRST)]
 
 
@@ -197,23 +220,33 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     median, chance = run.median_confidence, 1 / len(document.data.targets)
     if median is not None and median < chance + NEAR_CHANCE * (1 - chance):
         head = f"{run.name} is hardly sure of any answer"
-        yield head, f"median confidence {whole_percent(median)}, by chance {whole_percent(chance)}"
+        yield (
+            head,
+            f"median confidence {whole_percent(median)}, by chance {whole_percent(chance)}",
+        )
     for row in method_rows(document):
         if row.changed > MANY_CHANGED:
             head = f"More than {whole_percent(MANY_CHANGED)} of the answers change"
             yield head, f"{row.name} {whole_percent(row.changed)}"
     for name in document.data.harmful:
         shares = sorted(
-            (-harm.rate.value, f"of {group_name(harm.sensitive)} {interval(harm.rate)}".rstrip())
+            (
+                -harm.rate.value,
+                f"of {group_name(harm.sensitive)} {interval(harm.rate)}".rstrip(),
+            )
             for harm in run.harm
             if harm.classes == name and harm.sensitive and harm.rate.value is not None
         )
         if shares:
             ends = shares if len(shares) < 2 else [shares[0], shares[-1]]
-            rates = " and ".join(f"in {whole_percent(-share)} {group}" for share, group in ends)
+            rates = " and ".join(
+                f"in {whole_percent(-share)} {group}" for share, group in ends
+            )
             yield f"{run.name} answers with a class of the set {name!r}", rates
     data = document.data
-    if data.clusters is not None and data.clusters != data.different_images:  # a warning says it
+    if (
+        data.clusters is not None and data.clusters != data.different_images
+    ):  # a warning says it
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
     small = len(few_images(document))

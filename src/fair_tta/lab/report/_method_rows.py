@@ -97,10 +97,14 @@ class MethodRow:
         """On the gap, the worst group, both accuracies, single groups; empty what is not shown."""
         judgement = self.judgement
         # Where both accuracies move alike one of them is named, and single groups if neither is.
-        balanced = judgement.balanced_accuracy * (judgement.balanced_accuracy != judgement.accuracy)
+        balanced = judgement.balanced_accuracy * (
+            judgement.balanced_accuracy != judgement.accuracy
+        )
         return (
             self._on_gap,
-            ("", "helps the worst group", "hurts the worst group")[judgement.worst_group],
+            ("", "helps the worst group", "hurts the worst group")[
+                judgement.worst_group
+            ],
             ("", "raises balanced accuracy", "costs balanced accuracy")[balanced],
             ("", "raises accuracy", "costs accuracy")[judgement.accuracy],
             "" if self.narrows else self._on_groups,
@@ -118,7 +122,11 @@ class MethodRow:
             return "narrows the gap by serving the better groups worse"
         if not judgement.is_above_chance:
             return "narrows the gap, but is not shown to answer better than chance"
-        return "makes the gap look smaller" if judgement.small_groups else "narrows the gap"
+        return (
+            "makes the gap look smaller"
+            if judgement.small_groups
+            else "narrows the gap"
+        )
 
     @property
     def _on_groups(self) -> str:
@@ -126,11 +134,17 @@ class MethodRow:
         groups = self.judgement.falling_groups
         if self.judgement.costs != list(groups) or not groups:
             return ""
-        return f"costs {_and(groups)}" if len(groups) <= _NAMED else f"costs {len(groups)} groups"
+        return (
+            f"costs {_and(groups)}"
+            if len(groups) <= _NAMED
+            else f"costs {len(groups)} groups"
+        )
 
     @property
     def verdict(self) -> str:
-        reason = f"no verdict on the gap: {self.gap.reason}" if self.gap.low is None else ""
+        reason = (
+            f"no verdict on the gap: {self.gap.reason}" if self.gap.low is None else ""
+        )
         return ", ".join(filter(None, [*self.verdicts, reason])) or "not shown"
 
     @property
@@ -212,7 +226,9 @@ class MethodOnTasks:
 
 def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
     """A row for each run that is compared with the first, by the change of the typical gap."""
-    plain = next((r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None)
+    plain = next(
+        (r for r in document.runs if r.adapter and r.adapter.name == "ZeroShot"), None
+    )
     by_name = {run.name: run for run in document.runs}
     before, level = typical_gap(document.runs[0]), document.settings.level
     rows = []
@@ -221,7 +237,10 @@ def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
         row = MethodRow(
             comparison=c,
             judgement=verdict_on(document, c),
-            balanced=(document.runs[0].metrics.balanced_accuracy, run.metrics.balanced_accuracy),
+            balanced=(
+                document.runs[0].metrics.balanced_accuracy,
+                run.metrics.balanced_accuracy,
+            ),
             before=before,
             after=typical_gap(run),
             gap=c.adjusted.typical_gap,
@@ -230,7 +249,9 @@ def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
             cost=_multiple(run, plain),
         )
         rows.append(row)
-    return sorted(rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0)
+    return sorted(
+        rows, key=lambda row: row.gap.value if row.gap.value is not None else 2.0
+    )
 
 
 def featured(document: doc.AuditDocument) -> MethodRow | None:
@@ -252,12 +273,16 @@ def featured(document: doc.AuditDocument) -> MethodRow | None:
 
 def methods_on(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
     """A row for each method, those first that narrow the gap most often and do the least harm."""
-    by_task = [{row.name: row for row in method_rows(document)} for _, document in tasks]
+    by_task = [
+        {row.name: row for row in method_rows(document)} for _, document in tasks
+    ]
     names = dict.fromkeys(c.run for _, document in tasks for c in document.comparisons)
     found = []
     for name in names:
         rows = tuple(of.get(name) for of in by_task)
-        missing = [task for (task, _), row in zip(tasks, rows, strict=True) if row is None]
+        missing = [
+            task for (task, _), row in zip(tasks, rows, strict=True) if row is None
+        ]
         found.append(MethodOnTasks(name, rows, tuple(missing)))
 
     def rank(method: MethodOnTasks) -> tuple[int, int, float]:
@@ -279,7 +304,9 @@ def _mean(figures: Sequence[float | None]) -> float | None:
 
 def cost_sentence(document: doc.AuditDocument) -> str:
     """What each method costs against plain zero-shot, the cheapest first; empty if not known."""
-    known = sorted((row.cost, row.name) for row in method_rows(document) if row.cost is not None)
+    known = sorted(
+        (row.cost, row.name) for row in method_rows(document) if row.cost is not None
+    )
     if not known:
         return ""
     listed = [f"{number_of_times(cost)} with {name}" for cost, name in known]
@@ -287,7 +314,12 @@ def cost_sentence(document: doc.AuditDocument) -> str:
 
 
 def _multiple(run: doc.RunFigures, plain: doc.RunFigures | None) -> float | None:
-    if plain is None or not run.cost or not plain.cost or plain.cost.seconds_per_image <= 0:
+    if (
+        plain is None
+        or not run.cost
+        or not plain.cost
+        or plain.cost.seconds_per_image <= 0
+    ):
         return None
     multiple = run.cost.seconds_per_image / plain.cost.seconds_per_image
     return multiple if multiple > _SHARED else None
@@ -297,7 +329,10 @@ def gap_sentences(row: MethodRow) -> tuple[str, str]:
     """What a method does to the typical gap, or why that is not shown, and how sure that is."""
     gap, name = row.gap, row.name
     if gap.value is None:
-        return f"{name}: the change of the typical gap is not defined ({gap.reason}).", ""
+        return (
+            f"{name}: the change of the typical gap is not defined ({gap.reason}).",
+            "",
+        )
     if gap.low is None:
         return f"{name}: no verdict on the gap, {gap.reason}.", ""
     ci, ends = f"{100 * row.level:g}{SPACE}% CI", interval(gap, signed=True, words=True)
@@ -313,7 +348,9 @@ def gap_sentences(row: MethodRow) -> tuple[str, str]:
         after = NONE
     elif not row.after.value:  # not called a gap that is closed
         before, after = f"{before} points", "no more than chance explains"
-    differ = f"two groups of a class typically differ by {after}, before by {before}, {at}"
+    differ = (
+        f"two groups of a class typically differ by {after}, before by {before}, {at}"
+    )
     text = f"{name} {row.verdicts[0]}: {differ}."
     if row.judgement.looks_smaller:
         text += f" {row.judgement.more_images} would show it."
@@ -347,7 +384,11 @@ def beside_gap(row: MethodRow) -> str:
     """What a method does to the worst group and to accuracy, and its cost."""
     figures = (
         ("worst group", row.worst, row.verdicts[1]),
-        ("balanced accuracy", row.comparison.adjusted.by_name().get("balanced_accuracy"), ""),
+        (
+            "balanced accuracy",
+            row.comparison.adjusted.by_name().get("balanced_accuracy"),
+            "",
+        ),
         ("accuracy", row.accuracy, row.verdicts[3]),
     )
     parts = [

@@ -58,7 +58,9 @@ def in_words(figure: Estimate, unit: str, signed: bool = False, label: str = "")
     if figure.is_withheld:
         return f"{NONE} ({figure.reason})"
     ends = interval(figure, signed, words=True)
-    return f"{percent(figure.value, signed)}{unit}" + (f" ({label}{ends})" if ends else "")
+    return f"{percent(figure.value, signed)}{unit}" + (
+        f" ({label}{ends})" if ends else ""
+    )
 
 
 def whole(share: float | None) -> str:
@@ -101,7 +103,11 @@ def duration(seconds: float | None) -> str:
         return NONE
     if seconds < 1:
         return f"{plain_number(1000 * seconds)}{SPACE}ms"
-    return f"{plain_number(seconds)}{SPACE}s" if seconds < 999.5 else f"{seconds:,.0f}{SPACE}s"
+    return (
+        f"{plain_number(seconds)}{SPACE}s"
+        if seconds < 999.5
+        else f"{seconds:,.0f}{SPACE}s"
+    )
 
 
 def times(multiple: float | None) -> str:

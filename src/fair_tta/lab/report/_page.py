@@ -53,7 +53,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "shown", "interval", "p_value", "duration", "count", "times", "logits"):
+    for name in (
+        "percent",
+        "shown",
+        "interval",
+        "p_value",
+        "duration",
+        "count",
+        "times",
+        "logits",
+    ):
         made.filters[name] = getattr(numbers, name)
     made.filters["md"] = for_markdown
     made.globals |= {
@@ -135,9 +144,15 @@ def embedded(image: Image.Image) -> dict[str, Any]:
 def _in_gallery(item: GalleryImage | tuple[object, ...]) -> dict[str, Any]:
     """What the template needs of an image."""
     image, caption, before, after, truth, p, q, group = GalleryImage(*item)
-    was, now = (f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q)))
+    was, now = (
+        f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q))
+    )
     right = ["right" if answer == truth else "wrong" for answer in (before, after)]
-    outcome = f"Unchanged, {right[1]}" if before == after else f"From {right[0]} to {right[1]}"
+    outcome = (
+        f"Unchanged, {right[1]}"
+        if before == after
+        else f"From {right[0]} to {right[1]}"
+    )
     of = f"{group}: " if group else ""
     alt = f"{of}{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
     return {
@@ -189,7 +204,9 @@ def html(
     """
     document = _document(audit)
     section = _section("audit", None, document, gallery)
-    return _page(audit_title(document, title), [section], sub=_sub([document]), full=full)
+    return _page(
+        audit_title(document, title), [section], sub=_sub([document]), full=full
+    )
 
 
 def html_many(
@@ -232,7 +249,9 @@ def html_many(
 
 def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
     if not isinstance(audit, Audit | Mapping):
-        raise FairTTAError(f"`audit` should be an Audit or its document (got {audit!r}).")
+        raise FairTTAError(
+            f"`audit` should be an Audit or its document (got {audit!r})."
+        )
     return (audit if isinstance(audit, Audit) else Audit.from_dict(audit)).document
 
 
@@ -256,7 +275,9 @@ def _section(
         shown.setdefault(item["group"], []).append(item)
     places = {group: f"{name}-images-{i}" for i, group in enumerate(shown, start=1)}
     return {
-        "screen": first_screen([("", document)], {of: f"#{at}" for of, at in places.items()}),
+        "screen": first_screen(
+            [("", document)], {of: f"#{at}" for of, at in places.items()}
+        ),
         "id": name,
         "heading": heading,
         "short": in_short(document),
@@ -275,7 +296,9 @@ def _section(
 def _page(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
     limits = sentences.every_limit([section["document"] for section in sections])
     values = {"many": False, "full": False, **more}
-    return render("page.html.jinja", title=title, sections=sections, limits=limits, **values)
+    return render(
+        "page.html.jinja", title=title, sections=sections, limits=limits, **values
+    )
 
 
 def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> str:

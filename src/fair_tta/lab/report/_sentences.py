@@ -11,7 +11,14 @@ from msgspec.structs import asdict, replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._judge import figure_of
-from fair_tta.lab.report._numbers import count, group_name, images, in_words, percent, shown
+from fair_tta.lab.report._numbers import (
+    count,
+    group_name,
+    images,
+    in_words,
+    percent,
+    shown,
+)
 from fair_tta.metrics._estimates import Estimate, direction
 from fair_tta.metrics.definitions import METRICS
 
@@ -49,7 +56,9 @@ def verdict(metric: str, difference: Estimate | None) -> str:
     up = direction(difference.low, difference.high)
     if up == 0:
         return "unclear"
-    good = -1 if metric == "harm" else METRICS[metric].better if metric in METRICS else 0
+    good = (
+        -1 if metric == "harm" else METRICS[metric].better if metric in METRICS else 0
+    )
     if good == 0:
         return "higher" if up > 0 else "lower"
     return "better" if up == good else "worse"
@@ -107,8 +116,13 @@ def of_thresholds(document: doc.AuditDocument) -> list[str]:
     """How each threshold came out, and the figure it was about."""
     sentences = []
     for t in document.thresholds:
-        figure, level = figure_of(t, document), f"{100 * document.settings.level:g} % CI "
-        found = "no such figure" if figure is None else in_words(figure, "", label=level)
+        figure, level = (
+            figure_of(t, document),
+            f"{100 * document.settings.level:g} % CI ",
+        )
+        found = (
+            "no such figure" if figure is None else in_words(figure, "", label=level)
+        )
         found += _balanced_beside(t, document)
         rule = f"Fail if {t.metric} {t.sign} {t.points:g}"
         sentences.append(f"{rule}: {t.outcome}; {t.run} has {found}.")
@@ -144,7 +158,10 @@ def cells_of_runs(
     """Each class in each group with its figures in every run; the worst first if they are many."""
     runs = document.runs
     cells = [
-        (group_name(group.sensitive, cell.target), [run.groups[g].classes[c] for run in runs])
+        (
+            group_name(group.sensitive, cell.target),
+            [run.groups[g].classes[c] for run in runs],
+        )
         for g, group in enumerate(runs[0].groups)
         for c, cell in enumerate(group.classes)
     ]
@@ -198,7 +215,11 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Struct):
         value = asdict(value)
-    if isinstance(value, Mapping) and set(value) <= {"name", "settings", "repr"} and value:
+    if (
+        isinstance(value, Mapping)
+        and set(value) <= {"name", "settings", "repr"}
+        and value
+    ):
         yield name, value.get("name")
         yield from _leaves(value.get("settings", {}), name)
     elif isinstance(value, Mapping) and value:

@@ -37,7 +37,9 @@ from fair_tta.lab.report._sentences import Card
 from fair_tta.metrics._estimates import Estimate, direction, listed
 
 CONFIRM = "Confirm it on images that took no part."
-NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.", "")
+NOTHING_MEASURED = Card(
+    "What is wrong", "Nothing was measured: no group has images.", ""
+)
 
 _LISTED = 3  # tasks of a card
 _NAMED = 2  # groups that gained most, and as many that lost most
@@ -76,7 +78,9 @@ class ChangedGroup(NamedTuple):
         return direction(self.difference.low, self.difference.high)
 
 
-def changed_groups(document: doc.AuditDocument, comparison: doc.Comparison) -> list[ChangedGroup]:
+def changed_groups(
+    document: doc.AuditDocument, comparison: doc.Comparison
+) -> list[ChangedGroup]:
     """Each class in each group that has images, the worst before first."""
     right: dict[tuple[str | None, ...], int] = {
         (cell.target, *group.sensitive.values()): cell.correct
@@ -103,11 +107,11 @@ def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
     lost = [group for group in order[::-1][:_NAMED] if group.after < group.before]
     found = []
     for name, before, after, _, n, p in (*gained, *lost):
-        text = f"{count(n.wrong_to_right)} became right, {count(n.right_to_wrong)} wrong"
+        text = (
+            f"{count(n.wrong_to_right)} became right, {count(n.right_to_wrong)} wrong"
+        )
         if n.mcnemar_p is not None:
-            text += (
-                f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction for {len(groups)} groups"
-            )
+            text += f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction for {len(groups)} groups"
         found.append(f"{name}: {whole(before)} {ARROW} {whole(after)} of 100 ({text})")
     return found
 
@@ -150,7 +154,9 @@ def title_of_many(tasks: Sequence[NamedAudit], title: str) -> str:
     """A title and the verdict over all tasks."""
     best = next(iter(methods_on(tasks)), None)
     if best is None:
-        tasks_with_gap = sum(bool(typical_gap(document.runs[0]).low) for _, document in tasks)
+        tasks_with_gap = sum(
+            bool(typical_gap(document.runs[0]).low) for _, document in tasks
+        )
         return f"{title}: a gap between groups is shown on {tasks_with_gap} of {len(tasks)} tasks"
     if best.tone == "good":
         return f"{title}: {best.name} {_narrows_on(best)}"
@@ -187,23 +193,27 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     if shown(run.metrics.accuracy) is None:
         where = f" on {task}" * bool(task)
         return Card(
-            "What is seen", f"No figure is shown{where}: {run.metrics.accuracy.reason}.", ""
+            "What is seen",
+            f"No figure is shown{where}: {run.metrics.accuracy.reason}.",
+            "",
         )
     rate = worst.correct / worst.n
     more = f"Typical gap {in_words(gap, '')}."
     if shown(gap) is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
         balanced = percent(shown(run.metrics.balanced_accuracy))
-        more = (
-            f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
-        )
+        more = f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
         more += "" if gap.low else " A gap between groups is not shown."
     all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
     is_worse = rate < (run.metrics.accuracy.value or 0.0)
     if all_of == worst_of or not is_worse:
         less = "hardly less" if is_worse else "no less"
         start = f"{task}: right" if task else "Right"
-        return Card("What is seen", f"{start} on {all_of} images, {less} often in any group.", more)
+        return Card(
+            "What is seen",
+            f"{start} on {all_of} images, {less} often in any group.",
+            more,
+        )
     start = f"Largest typical gap on {task}: right" if task else "Right"
     text = f"{start} on {all_of} images, but on {worst_of} of {name}."
     heading, tone = ("What is wrong", "bad") if gap.low else ("What is seen", "")
@@ -240,7 +250,9 @@ def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
     lost.sort(key=lambda group: group.after - group.before)
     most, least = (whole(lost[i].before - lost[i].after) for i in (0, -1))
     by = f"{least} to {most}" if least != most else most
-    average = (document.runs[0].metrics.accuracy.value or 0.0) + (row.accuracy.value or 0.0)
+    average = (document.runs[0].metrics.accuracy.value or 0.0) + (
+        row.accuracy.value or 0.0
+    )
     stay = " and stay above average" * all(group.after > average for group in lost)
     they = "they lose" if len(lost) > 1 else "it loses"
     return f"Check {listed([group.name for group in lost])}: {they} {by} points{stay}."
@@ -253,9 +265,12 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     if not methods:
         return [wrong, Card("What to do", "Try methods on the same images.", "")]
     best = methods[0]
-    known = [(task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row]
+    known = [
+        (task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row
+    ]
     ends = [
-        f"{task} {row.values} {interval(row.gap, True)}".rstrip() + f" at {row.balanced_values}"
+        f"{task} {row.values} {interval(row.gap, True)}".rstrip()
+        + f" at {row.balanced_values}"
         for task, row in known
     ]
     figures = f"Typical gap with {best.name}, the interval of its change in points, and balanced "
@@ -268,8 +283,12 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
     if best.shown:
         helped = [task for task, row in known if row.judgement.is_shown]
         harmed = [(task, row.judgement.costs) for task, row in known if row.harms]
-        losses = [f"on {task} it costs {listed(costs)}" for task, costs in harmed if costs]
-        losses += [f"on {task} it widens the gap" for task, costs in harmed if not costs]
+        losses = [
+            f"on {task} it costs {listed(costs)}" for task, costs in harmed if costs
+        ]
+        losses += [
+            f"on {task} it widens the gap" for task, costs in harmed if not costs
+        ]
         text = f"{best.name} narrows the gap on {listed(helped)}; {'; '.join(losses)}"
         todo = f"Use {best.name} for {listed(helped)} only. {CONFIRM}"
         tried = Card("What was tried", f"{text}{_missing(best)}.", figures)
@@ -283,7 +302,11 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
 def _narrows_on(method: MethodOnTasks) -> str:
     n = len(method.known)
     on = f"narrows the gap on {method.shown} of {n} task{'s' * (n != 1)}"
-    return on if method.shown == n or method.harms else f"{on}, no harm is shown on the others"
+    return (
+        on
+        if method.shown == n or method.harms
+        else f"{on}, no harm is shown on the others"
+    )
 
 
 def _missing(method: MethodOnTasks) -> str:

@@ -47,7 +47,9 @@ def audit_rows(
             table.sensitive,
             name=name,
             targets=list(targets),
-            values={attribute: list(values[attribute]) for attribute in table.sensitive},
+            values={
+                attribute: list(values[attribute]) for attribute in table.sensitive
+            },
             scores=table.scores(),
             seconds=table.seconds,
             harmful=harmful,

@@ -48,7 +48,9 @@ def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
         return ImageFile(image.source, image_digest(image.source), "")
     with open_file(image.source) as file:
         found = os.fstat(file.fileno())
-        if found.st_size > MOST_BYTES:  # the limit of `load_image`, before memory is taken
+        if (
+            found.st_size > MOST_BYTES
+        ):  # the limit of `load_image`, before memory is taken
             raise ImageError(
                 f"cannot read {image.source!r}: it has {found.st_size} bytes, more than "
                 f"{MOST_BYTES >> 20} MiB: make it smaller"
@@ -77,7 +79,10 @@ def _signature(path: str, found: os.stat_result) -> str:
 
 
 def kept_features(
-    folder: Path, facts: dict[str, Any], digests: Sequence[str], encode: Callable[[], Tensor]
+    folder: Path,
+    facts: dict[str, Any],
+    digests: Sequence[str],
+    encode: Callable[[], Tensor],
 ) -> Tensor:
     """Features of image files with these digests in full precision, made and kept if they are not
     there: a run that was killed finds them again."""

@@ -120,7 +120,9 @@ class Job:
 
     def depends_on_batch(self, unit: WorkUnit) -> bool:
         """Whether an answer that is asked for depends on the other images of the unit."""
-        return any(self.adapters[adapter].needs.other_images for _, adapter in unit.asked)
+        return any(
+            self.adapters[adapter].needs.other_images for _, adapter in unit.asked
+        )
 
     def _question_digest(self, place: int) -> str:
         task = self.classifier(place)._task
@@ -135,7 +137,9 @@ class Job:
         """Without the loaded model: each process has its own."""
         if self.is_kept:
             self.facts, self.digests  # noqa: B018 - the driver's, for workers to compare with
-        state = {name: value for name, value in self.__dict__.items() if name != "backend"}
+        state = {
+            name: value for name, value in self.__dict__.items() if name != "backend"
+        }
         return {**state, "adapters": Packed(self.adapters)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -149,7 +153,9 @@ class Job:
             return
         found, expected = feature_identity(self.backend, self.views), self.facts
         # preprocessing may round differently on another machine
-        if any(found[name] != expected[name] for name in found if name != "preprocessing"):
+        if any(
+            found[name] != expected[name] for name in found if name != "preprocessing"
+        ):
             raise FairTTAError(
                 f"it loaded another model than the driver: {found} is not {expected}."
             )
@@ -164,7 +170,8 @@ class Job:
         return FairTPTClassifier(
             self.backend,
             dict(question.targets),
-            {attribute: dict(names) for attribute, names in question.sensitive.items()} or None,
+            {attribute: dict(names) for attribute, names in question.sensitive.items()}
+            or None,
             question.template,
             scale=question.scale,
             adapter=ZeroShot(),
@@ -197,7 +204,10 @@ def load_backend(
 
 
 def job_of(
-    classifier: FairTPTClassifier, adapters: Iterable[Adapter], model: Any = None, **others: Any
+    classifier: FairTPTClassifier,
+    adapters: Iterable[Adapter],
+    model: Any = None,
+    **others: Any,
 ) -> Job:
     """A job with the model, names and views of a classifier, and other settings of `Job`.
 

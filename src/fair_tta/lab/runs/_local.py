@@ -47,7 +47,11 @@ class Local:
         """Of torch, for each process."""
         if self.workers == 1:
             return torch.get_num_threads()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        cores = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count()
+        )
         return max(1, (cores or 1) // self.workers)
 
     @contextmanager
@@ -58,7 +62,9 @@ class Local:
             pool = ProcessPoolExecutor(self.workers, get_context("spawn"), *start)
             try:
                 yield Pool(partial(_submit, pool), 3 * self.workers)
-            except BaseException:  # nobody waits for what they are doing, which may take long
+            except (
+                BaseException
+            ):  # nobody waits for what they are doing, which may take long
                 for process in [*pool._processes.values()]:
                     process.kill()
                 raise
@@ -109,7 +115,9 @@ def _start(job: Job, threads: int) -> None:
     global _worker
     from transformers.utils import logging
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Windows does not hand `_no_ctrl_c` on
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Windows does not hand `_no_ctrl_c` on
     logging.disable_progress_bar()  # of loading weights, in each of us
     Thread(target=_end_with_parent, daemon=True).start()
     _worker = start_worker(job, threads)

@@ -73,7 +73,9 @@ def fit_on_images(
 
     def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
         def make() -> Tensor:
-            of = classifier.encode([some[place].data for place in places], with_views=False)
+            of = classifier.encode(
+                [some[place].data for place in places], with_views=False
+            )
             return of.float().cpu()
 
         contents = [some[place].content for place in places]
@@ -92,11 +94,15 @@ def fit_on_images(
             for some in loaded_portions(decoder, upcoming, places, problems):
                 found = encode_each(some, partial(encode, some), problems)
                 used = [place for place in found if place not in problems]
-                features += [torch.stack([found[place][0] for place in used])] if used else []
+                features += (
+                    [torch.stack([found[place][0] for place in used])] if used else []
+                )
                 for place in used:
                     contents.append(some[place].content)
                     digests.append(image_digest(some[place].data) if in_folds else "")
-                    for attribute, value in sensitive[place].items() if sensitive else ():
+                    for attribute, value in (
+                        sensitive[place].items() if sensitive else ()
+                    ):
                         labels.setdefault(attribute, []).append(value)
                     known += [classes[place]] if classes else []
                 classifier._vision.forget()  # nobody asks for these images again
@@ -170,9 +176,13 @@ def fit_on_folder(
             f"`reference` {name!r} has {shared} of the images to be classified, which flatters "
             "the methods fitted on it. Take others, or allow it with `reference_is_data`."
         )
-    fitted, contents, problems = fit_on_images(classifier, adapters, paths, progress=progress)
+    fitted, contents, problems = fit_on_images(
+        classifier, adapters, paths, progress=progress
+    )
     if not contents:
-        raise FairTTAError(f"`reference` {os.fspath(reference)!r} has no image that can be read.")
+        raise FairTTAError(
+            f"`reference` {os.fspath(reference)!r} has no image that can be read."
+        )
     left_out += problems
     methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]
     about = {
@@ -215,7 +225,9 @@ def _size(source: str | bytes | StoredFeature) -> int | None:
 
 
 def check_fittable(
-    adapters: Mapping[str, Adapter], has_reference: bool = True, has_labels: bool = False
+    adapters: Mapping[str, Adapter],
+    has_reference: bool = True,
+    has_labels: bool = False,
 ) -> None:
     """Raise if a method cannot be fitted on images alone, or a reference has none to fit.
 
@@ -242,7 +254,9 @@ def check_fittable(
                     "audit` cross-fits it without --reference; or fit it in Python and `save` it."
                 )
             if not isinstance(part, FittedMethod):
-                raise FairTTAError(f"{name!r} cannot be fitted on a folder: no FittedMethod.")
+                raise FairTTAError(
+                    f"{name!r} cannot be fitted on a folder: no FittedMethod."
+                )
 
 
 def fit_adapters(
@@ -282,7 +296,9 @@ def fit_adapters(
             kept=kept,
             progress=progress,
         )  # without contents nothing will be answered, and the run says why
-        found = FittedAdapters(fitted if contents else dict.fromkeys(adapters, ZeroShot()))
+        found = FittedAdapters(
+            fitted if contents else dict.fromkeys(adapters, ZeroShot())
+        )
     else:
         found = fit_on_folder(
             classifier,
@@ -294,6 +310,8 @@ def fit_adapters(
         )
     for adapter in found.adapters.values():
         check_adapter(adapter, classifier._task)
-    crossed = {k: one for k, one in found.adapters.items() if isinstance(one, CrossFitted)}
+    crossed = {
+        k: one for k, one in found.adapters.items() if isinstance(one, CrossFitted)
+    }
     notes = (f"{name}: {method.note}" for name, method in crossed.items())
     return replace(found, notes=(*found.notes, *notes, *elsewhere))

@@ -83,7 +83,9 @@ class Runner:
                 unit = self._with_contents(requested, read)
                 stored = self.stored(unit)
                 left = self.left(unit, stored)
-                waiting.append((unit, stored, None if left is None else pool.submit(left)))
+                waiting.append(
+                    (unit, stored, None if left is None else pool.submit(left))
+                )
                 while len(waiting) > max(pool.ahead, int(read_ahead)):
                     yield self._finish(*waiting.popleft())
             while waiting:
@@ -115,7 +117,9 @@ class Runner:
             for item, source in begun.popleft():
                 yield item, [] if source is None else next(found)
 
-    def stored(self, unit: WorkUnit, *, read: bool = True) -> list[dict[Asked, StoredRow]]:
+    def stored(
+        self, unit: WorkUnit, *, read: bool = True
+    ) -> list[dict[Asked, StoredRow]]:
         """The rows of each image that are in the store. Files that it does not know by their
         signature are read, if wanted, to see whether it knows their content."""
         if self.store is None:
@@ -141,7 +145,9 @@ class Runner:
             contents.append(content)
         return replace(unit, contents=tuple(contents))
 
-    def left(self, unit: WorkUnit, stored: Sequence[dict[Asked, StoredRow]]) -> WorkUnit | None:
+    def left(
+        self, unit: WorkUnit, stored: Sequence[dict[Asked, StoredRow]]
+    ) -> WorkUnit | None:
         """The unit with what is still to be computed, None if there is nothing."""
         missing = tuple(frozenset(unit.asked) - rows.keys() for rows in stored)
         asked = tuple(one for one in unit.asked if any(one in some for some in missing))
@@ -166,7 +172,9 @@ class Runner:
             found = {row.key: replace(row, by=self._by) for row in rows}
             if rows:
                 content = rows[0].key.content
-                old = {one: row for one, row in old.items() if row.key.content == content}
+                old = {
+                    one: row for one, row in old.items() if row.key.content == content
+                }
                 keys = self._keys(unit, position, content)
                 fresh = {one: found[key] for one, key in keys.items() if key in found}
                 new += [row for one, row in fresh.items() if one not in old]
@@ -177,14 +185,18 @@ class Runner:
         return unit, results
 
     def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Asked, Key]:
-        return {asked: self.job.key(unit, asked, position, content) for asked in unit.asked}
+        return {
+            asked: self.job.key(unit, asked, position, content) for asked in unit.asked
+        }
 
     @cached_property
     def _by(self) -> str:
         """How the work is done; seconds depend on it."""
         facts = self.engine.facts
         threads = facts["threads"]
-        return f"{facts['engine']}, workers {facts['workers']}, threads of each {threads}"
+        return (
+            f"{facts['engine']}, workers {facts['workers']}, threads of each {threads}"
+        )
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -82,7 +82,9 @@ CREATE TABLE files (file TEXT PRIMARY KEY, content TEXT);
 COMMIT;
 """
 _INSERT = f"INSERT OR REPLACE INTO rows VALUES ({', '.join('?' * 11)})"
-_FIND = "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
+_FIND = (
+    "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
+)
 _PATIENCE = 30.0  # seconds that a commit waits for readers
 _decoder = msgspec.json.Decoder(Prediction)
 
@@ -100,7 +102,9 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, restart: bool = False) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_file():
-            raise FairTTAError(f"{str(self.path)!r} is not a file: choose another place (--out).")
+            raise FairTTAError(
+                f"{str(self.path)!r} is not a file: choose another place (--out)."
+            )
         self._lock = self._claim()
         try:
             if restart:
@@ -128,7 +132,10 @@ class Store:
         """The rows there are of these keys. A damaged one is reported, and is not there."""
         with self._explained():
             found = (self._db.execute(_FIND, key).fetchone() for key in keys)
-            return {row.key: row for row in self._read(one for one in found if one is not None)}
+            return {
+                row.key: row
+                for row in self._read(one for one in found if one is not None)
+            }
 
     def content(self, file: str) -> str:
         """The digest of an image file by its signature, empty if there is none."""
@@ -141,7 +148,9 @@ class Store:
         if not rows:
             return
         if not self.path.exists():
-            raise FairTTAError(f"{str(self.path)!r} was moved or deleted during the run.")
+            raise FairTTAError(
+                f"{str(self.path)!r} was moved or deleted during the run."
+            )
         with self._explained(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, map(_record, rows))
@@ -183,12 +192,17 @@ class Store:
         header = _beginning(self.path)
         written, application = header[60:64], header[68:72]
         what = ""
-        if header and (header[:16], application) != (b"SQLite format 3\0", _APPLICATION):
+        if header and (header[:16], application) != (
+            b"SQLite format 3\0",
+            _APPLICATION,
+        ):
             what = f"{str(self.path)!r} is not a file of fair-tta"
         elif header and written != _FORMAT.to_bytes(4, "big"):
             what = f"{str(self.path)!r} was written by another version of fair-tta"
         if what:
-            raise FairTTAError(f"{what}: choose another place (--out), or discard it (--restart).")
+            raise FairTTAError(
+                f"{what}: choose another place (--out), or discard it (--restart)."
+            )
 
     def _read(self, records: Iterable[tuple[Any, ...]]) -> Iterator[StoredRow]:
         damaged = 0
@@ -239,7 +253,9 @@ class Store:
 
 def _connect(path: Path, timeout: float = 0.0) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout, isolation_level=None, check_same_thread=False)
-    db.text_factory = partial(str, encoding="utf-8", errors="replace")  # the checksum notices
+    db.text_factory = partial(
+        str, encoding="utf-8", errors="replace"
+    )  # the checksum notices
     return db
 
 

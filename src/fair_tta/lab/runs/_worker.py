@@ -33,7 +33,11 @@ from fair_tta.prediction import Prediction
 ImageRows = list[StoredRow] | str
 """The rows of an image in the order of what is asked, or why it cannot be used."""
 
-_NOT_THE_IMAGE: tuple[type[Exception], ...] = (FairTTAError, MemoryError, torch.OutOfMemoryError)
+_NOT_THE_IMAGE: tuple[type[Exception], ...] = (
+    FairTTAError,
+    MemoryError,
+    torch.OutOfMemoryError,
+)
 if hasattr(torch, "AcceleratorError"):  # since torch 2.8
     _NOT_THE_IMAGE += (torch.AcceleratorError,)
 
@@ -52,7 +56,9 @@ class Worker:
         self._classifiers: dict[int, FairTPTClassifier] = {}  # by question
         self._cache = Cache()  # of all questions together
         self._decoder = Decoder()
-        self._lock = Lock()  # of classifiers: a unit may begin while another is processed
+        self._lock = (
+            Lock()
+        )  # of classifiers: a unit may begin while another is processed
 
     def close(self) -> None:
         """End the threads; what they have not begun to decode is left."""
@@ -131,7 +137,9 @@ class Worker:
         clf = self._classifier(question, unit.seed).with_adapter(adapter)
         is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
         if adapter.needs.other_images:
-            clf._batch_size = len(images)  # the unit is the batch, as it is for `predict`
+            clf._batch_size = len(
+                images
+            )  # the unit is the batch, as it is for `predict`
         if is_own:
             clf._vision.forget()  # or it would cost less after others that look at the same
         start = time.perf_counter()
@@ -175,7 +183,10 @@ class Worker:
             clf = self._classifiers.get(question)
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
-                _ = clf._task.target_features, clf._task.sensitive_features  # before any clock runs
+                _ = (
+                    clf._task.target_features,
+                    clf._task.sensitive_features,
+                )  # before any clock runs
             if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[question] = clf
@@ -206,7 +217,9 @@ def encode_each(
             raise  # not the images but the program
     finite = {p: bool(features.isfinite().all()) for p, (features, _) in found.items()}
     if any(finite.values()):  # else the classifier raises
-        failed |= {p: "its features are not finite" for p, good in finite.items() if not good}
+        failed |= {
+            p: "its features are not finite" for p, good in finite.items() if not good
+        }
     for place, why in failed.items():
         size = "{} x {}".format(*loaded[place].data.size)
         problems[place] = f"the model cannot use this image of {size} pixels ({why})"
@@ -218,7 +231,9 @@ def _looks(adapter: Adapter) -> bool:
     return adapter.needs.views and not adapter.needs.pixels
 
 
-def start_worker(job: Job, threads: int) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
+def start_worker(
+    job: Job, threads: int
+) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
     """Return `Worker.begin` in another process; with so many threads of torch.
 
     What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
@@ -242,11 +257,18 @@ def submit_sources(
     decoder: Decoder, clf: FairTPTClassifier, images: Iterable[ImageSource]
 ) -> _Upcoming:
     """Begin to load images, as there is room."""
-    return deque(decoder.submit(images, lambda one: load_source(clf, one), lambda one: one.source))
+    return deque(
+        decoder.submit(
+            images, lambda one: load_source(clf, one), lambda one: one.source
+        )
+    )
 
 
 def loaded_portions(
-    decoder: Decoder, upcoming: _Upcoming, places: Iterator[int], problems: dict[int, str]
+    decoder: Decoder,
+    upcoming: _Upcoming,
+    places: Iterator[int],
+    problems: dict[int, str],
 ) -> Iterator[dict[int, LoadedImage]]:
     """Images by their places, all together unless they are large; what cannot be used becomes a
     problem. They are let go when the next are asked for."""

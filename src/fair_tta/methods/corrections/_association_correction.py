@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from fair_tta._linalg import centred
-from fair_tta.methods._base import Needs, Outcome, Texts, UsesTexts, check_from_zero, softmax
+from fair_tta.methods._base import (
+    Needs,
+    Outcome,
+    Texts,
+    UsesTexts,
+    check_from_zero,
+    softmax,
+)
 from fair_tta.prompts._task import Task
 
 
@@ -48,7 +55,9 @@ class AssociationCorrection(UsesTexts):
             # All from products with the prompts: nothing of the size of the features is made.
             perceived, z = task.logits(image, values), centred(values, -2)
             p, tiny = perceived.softmax(-1), torch.finfo(image.dtype).tiny
-            along = (p * centred(perceived, -1)).sum(-1, keepdim=True) / task.scale  # <v, d>
+            along = (p * centred(perceived, -1)).sum(
+                -1, keepdim=True
+            ) / task.scale  # <v, d>
             length = (p @ (z @ z.mT) * p).sum(-1, keepdim=True)  # |d|^2
             share = (along / length.clamp(min=tiny)).clamp(0, 1)
             logits = logits - self.strength * share * (p @ task.logits(z, texts.target))

@@ -61,7 +61,9 @@ class BalancedHead(FittedMethod):
     needs = Needs(sensitive=True, reference=True, class_labels=True)
     _enough = _FEW
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """``scale``, ``weights`` ``[dim, targets]``, ``bias`` and ``offsets.ATTRIBUTE``."""
         parts, known, features = [], [], []
         for batch in batches:
@@ -78,10 +80,16 @@ class BalancedHead(FittedMethod):
             )
         if len(y) < _FEW:
             text = f"BalancedHead was fitted on {len(y)} class labels; with fewer than {_FEW} what "
-            warnings.warn(f"{text}it has learnt is uncertain.", SmallReferenceWarning, stacklevel=6)
+            warnings.warn(
+                f"{text}it has learnt is uncertain.",
+                SmallReferenceWarning,
+                stacklevel=6,
+            )
         base = {name: balancing_offsets(means, name) for name in task.sensitive}
         anchor = torch.cat([subtract(part, base) for part in parts])[some]
-        perceived = [torch.cat([of[a] for _, of in parts])[some].softmax(-1) for a in base]
+        perceived = [
+            torch.cat([of[a] for _, of in parts])[some].softmax(-1) for a in base
+        ]
         omega = cell_weights(y, perceived)
         scale = min(_SCALES, key=lambda scale: log_loss(scale * anchor, y, omega))
         w = torch.cat(perceived, 1)
@@ -98,7 +106,10 @@ class BalancedHead(FittedMethod):
             "scale": torch.tensor(scale, dtype=torch.float64, device="cpu"),
             "weights": of_image,
             "bias": -mean @ of_image - shares @ of_values,
-            **{f"offsets.{name}": scale * offsets - own for (name, offsets), own in taken},
+            **{
+                f"offsets.{name}": scale * offsets - own
+                for (name, offsets), own in taken
+            },
         }
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -155,16 +166,25 @@ def _chosen_head(x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor) -> Tensor:
     return anchored_head(x, anchor, y, omega, best)
 
 
-def anchored_head(x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor, ridge: float) -> Tensor:
+def anchored_head(
+    x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor, ridge: float
+) -> Tensor:
     """The D that minimises the weighted mean cross-entropy of ``anchor + x D`` plus ridge/2 |D|^2.
 
     By Boehning's bound of the Hessian: one inverse, and every step descends.
     """
-    one_hot, weighted = torch.nn.functional.one_hot(y, anchor.shape[1]), x.T * omega / len(x)
-    bound = 0.5 * weighted @ x + ridge * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    one_hot, weighted = (
+        torch.nn.functional.one_hot(y, anchor.shape[1]),
+        x.T * omega / len(x),
+    )
+    bound = 0.5 * weighted @ x + ridge * torch.eye(
+        x.shape[1], dtype=x.dtype, device=x.device
+    )
     inverse, d = torch.linalg.inv(bound), x.new_zeros(x.shape[1], anchor.shape[1])
     for _ in range(300):
-        step = inverse @ (weighted @ (one_hot - (anchor + x @ d).softmax(-1)) - ridge * d)
+        step = inverse @ (
+            weighted @ (one_hot - (anchor + x @ d).softmax(-1)) - ridge * d
+        )
         d = d + step
         if step.abs().max() < 1e-9:
             break

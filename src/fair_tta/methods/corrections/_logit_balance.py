@@ -54,16 +54,26 @@ class LogitBalance(FittedMethod):
 
     def __post_init__(self) -> None:
         check_from_zero(self, "strength")
-        check_number("keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1)
+        check_number(
+            "keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1
+        )
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
         return mean_logits(group_logits(task, batch.features) for batch in batches)
 
-    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _prepare(
+        self, task: Task, learnt: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
         """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
         settings = self.strength, self.keep_prior
-        return {name: balancing_offsets(learnt, name, *settings) for name in task.sensitive}
+        return {
+            name: balancing_offsets(learnt, name, *settings) for name in task.sensitive
+        }
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        return Outcome(softmax(subtract(group_logits(task, features[:, :1]), self._prepared(task))))
+        return Outcome(
+            softmax(subtract(group_logits(task, features[:, :1]), self._prepared(task)))
+        )

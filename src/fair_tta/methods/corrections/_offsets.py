@@ -40,13 +40,18 @@ def mean_logits(batches: Iterable[GroupLogits]) -> dict[str, Tensor]:
             logits[name] = logits.get(name, 0) + torch.einsum("ns,ny,nc->syc", w, q, u)
     learnt, tiny = {}, torch.finfo(torch.float64).tiny
     for name, total in weights.items():
-        learnt[f"means.{name}"] = (logits[name] / total[..., None].clamp(min=tiny)).mean(1)
+        learnt[f"means.{name}"] = (
+            logits[name] / total[..., None].clamp(min=tiny)
+        ).mean(1)
         learnt[f"shares.{name}"] = total.sum(1) / total.sum()
     return learnt
 
 
 def balancing_offsets(
-    learnt: Mapping[str, Tensor], name: str, strength: float = 1.5, keep_prior: float = 1.0
+    learnt: Mapping[str, Tensor],
+    name: str,
+    strength: float = 1.5,
+    keep_prior: float = 1.0,
 ) -> Tensor:
     """Those of `LogitBalance` for an attribute, from `mean_logits`."""
     means, shares = learnt[f"means.{name}"], learnt[f"shares.{name}"]

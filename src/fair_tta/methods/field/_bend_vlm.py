@@ -11,7 +11,13 @@ from torch import Tensor
 
 from fair_tta._linalg import is_rounding, pair_differences, project_out, unit
 from fair_tta.errors import check_count
-from fair_tta.methods._base import NO_CLASS, Needs, Outcome, probabilities, unless_rounding
+from fair_tta.methods._base import (
+    NO_CLASS,
+    Needs,
+    Outcome,
+    probabilities,
+    unless_rounding,
+)
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
 from fair_tta.prompts._task import Task
@@ -57,14 +63,21 @@ class BendVLM(FittedMethod):
     def __post_init__(self) -> None:
         check_count("neighbours", self.neighbours)
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """``texts``, the bent prompts: ``[targets, dim]``."""
         start = debiased(task)
         features, values = gather_batches(batches)
         differences = []
         for attribute, place in values.items():
-            groups = [features[place == value] for value in range(len(task.sensitive[attribute]))]
-            means = torch.stack([self._mean_nearest(start, group) for group in groups], 1)
+            groups = [
+                features[place == value]
+                for value in range(len(task.sensitive[attribute]))
+            ]
+            means = torch.stack(
+                [self._mean_nearest(start, group) for group in groups], 1
+            )
             differences.append(means[:, 1:] - means[:, :1])
         return {"texts": bend(start, torch.cat(differences, 1), task.text_floor)}
 
@@ -85,7 +98,9 @@ def debiased(task: Task) -> Tensor:
     target = task.target_features.to("cpu", torch.float64)
     sensitive = [values.to(target) for values in task.sensitive_features.values()]
     joint = [
-        task.own_features(task.joint_prompts(attribute)).to(target).unflatten(0, (len(target), -1))
+        task.own_features(task.joint_prompts(attribute))
+        .to(target)
+        .unflatten(0, (len(target), -1))
         for attribute in task.sensitive
     ]
     every = torch.cat(sensitive).expand(len(target), -1, -1)

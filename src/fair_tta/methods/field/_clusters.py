@@ -8,7 +8,9 @@ import torch
 from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
-_MAX_ITERATIONS = 100  # of one start; scipy stops earlier once centres stay where they are
+_MAX_ITERATIONS = (
+    100  # of one start; scipy stops earlier once centres stay where they are
+)
 
 
 def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
@@ -24,9 +26,13 @@ def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
 
     candidates = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a cluster without points keeps its centre
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # a cluster without points keeps its centre
         for seed in range(starts):
-            centres, _ = kmeans2(points.numpy(), clusters, _MAX_ITERATIONS, minit="++", seed=seed)
+            centres, _ = kmeans2(
+                points.numpy(), clusters, _MAX_ITERATIONS, minit="++", seed=seed
+            )
             candidates.append(torch.from_numpy(centres))
 
     def sum_of_squares(centres: Tensor) -> float:

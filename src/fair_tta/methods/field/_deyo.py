@@ -49,8 +49,12 @@ class PatchShuffle:
         height, width = (max(1, edge // grid) for edge in size)
         fitting = _resized(pixels, (grid * height, grid * width))
         parts = fitting.unflatten(3, (grid, width)).unflatten(2, (grid, height))
-        parts = parts.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # [n, patches, channels, h, w]
-        order = torch.from_numpy(generator.random((n, grid * grid)).argsort(1)).to(pixels.device)
+        parts = parts.permute(0, 2, 4, 1, 3, 5).flatten(
+            1, 2
+        )  # [n, patches, channels, h, w]
+        order = torch.from_numpy(generator.random((n, grid * grid)).argsort(1)).to(
+            pixels.device
+        )
         parts = parts[torch.arange(n, device=pixels.device)[:, None], order]
         parts = parts.unflatten(1, (grid, grid)).permute(0, 3, 1, 4, 2, 5)
         return _resized(parts.reshape(fitting.shape), (size[0], size[1]))
@@ -102,7 +106,9 @@ class DeYO(PixelAdapter):
     margin: float = 0.5
     least_drop: float = 0.2
     weight_margin: float = 0.4
-    rate: RatePolicy = field(default=FixedRate(5e-3), hash=False)  # not a part of the loss
+    rate: RatePolicy = field(
+        default=FixedRate(5e-3), hash=False
+    )  # not a part of the loss
     steps: int = 1
     needs = Needs(prompt_gradient=True, views=True, pixels=True)
 
@@ -112,12 +118,16 @@ class DeYO(PixelAdapter):
         should = "be a difference of probabilities, from -1 to 1"
         check_number("least_drop", self.least_drop, should, lambda x: -1 <= x <= 1)
         should = "be a number"
-        check_number("weight_margin", self.weight_margin, should, lambda x: abs(x) < math.inf)
+        check_number(
+            "weight_margin", self.weight_margin, should, lambda x: abs(x) < math.inf
+        )
 
     def _check_task(self, task: Task) -> None:
         check_pixels(type(self).__name__, task.backend)
 
-    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
+    def adapt_pixels(
+        self, task: Task, vision: Vision, images: Sequence[Image]
+    ) -> Outcome:
         features = vision.features(images, True)
         shuffled = vision.changed_features(images, PatchShuffle())
         both = torch.cat([features, shuffled], 1)
@@ -137,10 +147,14 @@ class DeYO(PixelAdapter):
         with torch.no_grad():
             views, shuffled = task.log_probabilities(both, texts).chunk(2, dim=1)
             answer = views.argmax(-1, keepdim=True)
-            drop = (views.gather(-1, answer).exp() - shuffled.gather(-1, answer).exp()).squeeze(-1)
+            drop = (
+                views.gather(-1, answer).exp() - shuffled.gather(-1, answer).exp()
+            ).squeeze(-1)
             largest, h = math.log(views.shape[-1]), entropy(views)
             kept = (h < self.margin * largest) & (drop > self.least_drop)
-            return torch.where(kept, (self.weight_margin * largest - h).exp() + drop.exp(), 0.0)
+            return torch.where(
+                kept, (self.weight_margin * largest - h).exp() + drop.exp(), 0.0
+            )
 
 
 @dataclass(frozen=True)

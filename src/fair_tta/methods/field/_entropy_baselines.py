@@ -100,7 +100,9 @@ class MEMO(WeightTuning):
         views = pixels[1:] if len(pixels) > 1 else pixels
 
         def loss(features: Tensor) -> Tensor:
-            return entropy(marginal(task.log_probabilities(features, task.target_features)))
+            return entropy(
+                marginal(task.log_probabilities(features, task.target_features))
+            )
 
         return tower.gradient(weights, views, loss), len(views)
 
@@ -155,9 +157,15 @@ class SAR(WeightTuning):
         uphill = _gradient(task, tower, certain, weights)
         there = weights + self.radius * uphill / uphill.norm().clamp(min=1e-12)
         still = self._certain(task, tower, certain, there)
-        return _gradient(task, tower, still, there) if len(still) else None, len(certain)
+        return _gradient(task, tower, still, there) if len(still) else None, len(
+            certain
+        )
 
-    def _certain(self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor) -> Tensor:
+    def _certain(
+        self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
+    ) -> Tensor:
         """The views that are below the margin with these weights."""
-        log_p = task.log_probabilities(tower.encode(weights, pixels), task.target_features)
+        log_p = task.log_probabilities(
+            tower.encode(weights, pixels), task.target_features
+        )
         return pixels[entropy(log_p) < self.margin * math.log(log_p.shape[-1])]

@@ -79,7 +79,9 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
     o = rest.norm(dim=-1, keepdim=True)
     # E / n = 1 + (1 - o) / n^2, where 1 - o = n^2 / (1 + o)
     ratio = (2 + o) / (1 + o)
-    kept = (ratio - o * (ratio.square() - 1).sqrt()) / (n2 * ratio.square() + o.square())
+    kept = (ratio - o * (ratio.square() - 1).sqrt()) / (
+        n2 * ratio.square() + o.square()
+    )
     longer = (1 - kept.square() * n2).clamp(min=0).sqrt() / o.clamp(min=floor)
     balanced = torch.where(o > floor, kept * within + longer * rest, within).to(e)
     return balanced, is_rounding(rest, e, floor).to(e.device)
@@ -89,7 +91,9 @@ def _prepared(task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
     """The directions, the target features, balanced, and which of those are in their span."""
     differences = []
     for attribute in task.sensitive:
-        prototypes = texts.joint(attribute).unflatten(-2, (len(task.targets), -1)).mean(-3)
+        prototypes = (
+            texts.joint(attribute).unflatten(-2, (len(task.targets), -1)).mean(-3)
+        )
         differences.append(prototypes[..., 1:, :] - prototypes[..., :1, :])
     directions = torch.cat(differences, -2)
     return directions, *balance_part(texts.target, directions, task.text_floor)
@@ -100,4 +104,6 @@ def _answer(
 ) -> Outcome:
     image, lost_image = balance_part(features[:, :1], directions, task.image_floor)
     found = probabilities(task, image, target)
-    return unless_rounding(task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image})
+    return unless_rounding(
+        task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image}
+    )

@@ -44,7 +44,9 @@ class PerceptionCLIP(Adapter):
     needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
-        check_number("temperature", self.temperature, "be a positive number", lambda x: x > 0)
+        check_number(
+            "temperature", self.temperature, "be a positive number", lambda x: x > 0
+        )
 
     def _check_task(self, task: Task) -> None:
         (attribute,) = task.product.sensitive
@@ -58,14 +60,20 @@ class PerceptionCLIP(Adapter):
             lambda: combined.own_features(combined.joint_prompts(attribute)),
         )
         image = features[:, :1]
-        logits = task.logits(image, joint).squeeze(1).unflatten(-1, (len(task.targets), -1))
+        logits = (
+            task.logits(image, joint).squeeze(1).unflatten(-1, (len(task.targets), -1))
+        )
         by_value = None
         if not self.with_class:
-            by_value = task.logits(image, combined.sensitive_features[attribute]).squeeze(1)
+            by_value = task.logits(
+                image, combined.sensitive_features[attribute]
+            ).squeeze(1)
         return Outcome(given_context(logits, by_value, self.temperature).exp())
 
 
-def given_context(logits: Tensor, by_value: Tensor | None, temperature: float) -> Tensor:
+def given_context(
+    logits: Tensor, by_value: Tensor | None, temperature: float
+) -> Tensor:
     """``log sum_z p(z | x) p(y | x, z)``: ``[images, targets]``.
 
     Args:

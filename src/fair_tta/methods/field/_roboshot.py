@@ -84,7 +84,9 @@ class RoboShot(UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         if self.reject is None:
-            rejected = torch.cat([pair_differences(z) for z in texts.sensitive.values()], -2)
+            rejected = torch.cat(
+                [pair_differences(z) for z in texts.sensitive.values()], -2
+            )
         else:
             rejected = _directions(task, self.reject)
         image = features[:, :1]
@@ -127,10 +129,16 @@ def _directions(task: Task, pairs: Pairs) -> Tensor:
 
 def _checked(name: str, pairs: Any) -> Pairs:
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
-        raise FairTTAError(f"`{name}` should be a list of pairs of sentences (got {pairs!r}).")
+        raise FairTTAError(
+            f"`{name}` should be a list of pairs of sentences (got {pairs!r})."
+        )
     for pair in pairs:
         sentences = pair if isinstance(pair, tuple | list) else ()
-        distinct = {text for text in sentences if isinstance(text, str) and text.strip()}
+        distinct = {
+            text for text in sentences if isinstance(text, str) and text.strip()
+        }
         if len(sentences) != 2 or len(distinct) != 2:
-            raise FairTTAError(f"`{name}` should hold pairs of two sentences (got {pair!r}).")
+            raise FairTTAError(
+                f"`{name}` should hold pairs of two sentences (got {pair!r})."
+            )
     return tuple((first, second) for first, second in pairs)

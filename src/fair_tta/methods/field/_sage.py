@@ -52,7 +52,9 @@ class SAGE(Adapter):
     def __post_init__(self) -> None:
         count = len(OPENINGS)
         if self.templates is not None:
-            is_list = isinstance(self.templates, Sequence) and not isinstance(self.templates, str)
+            is_list = isinstance(self.templates, Sequence) and not isinstance(
+                self.templates, str
+            )
             if not is_list or not self.templates:
                 raise FairTTAError(
                     f"`templates` should be a list of sentences (got {self.templates!r})."
@@ -71,7 +73,9 @@ class SAGE(Adapter):
 
     def _sentences(self, task: Task) -> list[str]:
         """All sentences, template by template."""
-        own = [write_out(one.target) for one in (task.templates, *task.templates._others)]
+        own = [
+            write_out(one.target) for one in (task.templates, *task.templates._others)
+        ]
         templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
         return [
             fill(parse_sentence("templates", template, {TARGET}), {TARGET: phrase}).text
@@ -85,7 +89,9 @@ class SAGE(Adapter):
             return task.own_features(task.sentence_prompts(self._sentences(task)))
 
         texts = task.remember(("templates", self.templates), encode)
-        logits = task.logits(features[:, :1], texts).unflatten(-1, (-1, len(task.targets)))
+        logits = task.logits(features[:, :1], texts).unflatten(
+            -1, (-1, len(task.targets))
+        )
         return Outcome(softmax(widest(logits, self.keep)))
 
 

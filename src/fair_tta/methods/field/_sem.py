@@ -85,11 +85,15 @@ class SEM(Adapter):
     def __post_init__(self) -> None:
         path, given = self.autoencoder, self.diverse
         if not isinstance(path, str | os.PathLike):
-            raise FairTTAError(f"`autoencoder` should be the path of a file (got {path!r:.80}).")
+            raise FairTTAError(
+                f"`autoencoder` should be the path of a file (got {path!r:.80})."
+            )
         object.__setattr__(self, "autoencoder", os.fspath(path))
         if given is not None:
             if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-                raise FairTTAError(f"`diverse` should be a list of sentences (got {given!r}).")
+                raise FairTTAError(
+                    f"`diverse` should be a list of sentences (got {given!r})."
+                )
             object.__setattr__(self, "diverse", tuple(given))
         if self.wordings is not None:
             object.__setattr__(self, "wordings", _checked_wordings(self.wordings))
@@ -102,7 +106,11 @@ class SEM(Adapter):
     def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`: the file is known by its content."""
         content = self.autoencoder and sha256(_content(self.autoencoder)).hexdigest()
-        return {"autoencoder": content, "diverse": self.diverse, "wordings": self.wordings}
+        return {
+            "autoencoder": content,
+            "diverse": self.diverse,
+            "wordings": self.wordings,
+        }
 
     def _check_task(self, task: Task) -> None:
         if self.needs.setting:
@@ -125,7 +133,9 @@ class SEM(Adapter):
             )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        texts = task.remember(("sem", self), lambda: self._class_features(task).to(features))
+        texts = task.remember(
+            ("sem", self), lambda: self._class_features(task).to(features)
+        )
         return Outcome(probabilities(task, features, texts))
 
     def _class_features(self, task: Task) -> Tensor:
@@ -133,12 +143,18 @@ class SEM(Adapter):
         weights = self._weights(task)
 
         def latents(sentences: Sequence[str]) -> Tensor:
-            raw = task._raw_features(task.sentence_prompts(sentences)).to("cpu", torch.float64)
+            raw = task._raw_features(task.sentence_prompts(sentences)).to(
+                "cpu", torch.float64
+            )
             inside = (raw - weights["bpre"]) @ weights["encoder.weight"].mT
             return torch.relu(inside + weights["encoder.bias"])
 
-        def of_prompts(prompts: Sequence[Prompt]) -> Tensor:  # [prompts, wordings, latents]
-            sentences = [text for prompt in prompts for text in (prompt.text, *prompt.others)]
+        def of_prompts(
+            prompts: Sequence[Prompt],
+        ) -> Tensor:  # [prompts, wordings, latents]
+            sentences = [
+                text for prompt in prompts for text in (prompt.text, *prompt.others)
+            ]
             return torch.stack(latents(sentences).chunk(len(prompts)))
 
         diverse = latents(self.diverse or DIVERSE)
@@ -153,7 +169,9 @@ class SEM(Adapter):
                     _share_below(diverse, typical), _share_below(others, typical)
                 )
                 bias = torch.maximum(bias, scores)
-        content = torch.stack([_share_below(diverse, one) for one in classes.median(1).values])
+        content = torch.stack(
+            [_share_below(diverse, one) for one in classes.median(1).values]
+        )
         share = (1 + content - bias).square()
         kept = share * classes[:, 0] + (1 - share) * diverse.median(0).values
         return unit(kept @ weights["decoder.weight"].mT + weights["bpre"])
@@ -168,14 +186,18 @@ class SEM(Adapter):
         ]
 
     def _weights(self, task: Task) -> Mapping[str, Tensor]:
-        return task.remember(("autoencoder", self.autoencoder), lambda: _read(self.autoencoder))
+        return task.remember(
+            ("autoencoder", self.autoencoder), lambda: _read(self.autoencoder)
+        )
 
 
 def _checked_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return pairs of a value and its sentences, which can be compared and written to a file."""
     pairs = list(wordings.items() if isinstance(wordings, Mapping) else wordings)
     for value, sentences in pairs:
-        are_texts = isinstance(sentences, Sequence) and all(isinstance(s, str) for s in sentences)
+        are_texts = isinstance(sentences, Sequence) and all(
+            isinstance(s, str) for s in sentences
+        )
         if isinstance(sentences, str) or not are_texts or not sentences:
             raise FairTTAError(
                 f"`wordings[{value!r}]` should be a list of sentences (got {sentences!r})."
@@ -192,7 +214,9 @@ def _content(path: str) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise FairTTAError(f"`autoencoder` {path!r} could not be read: {error.strerror}.") from None
+        raise FairTTAError(
+            f"`autoencoder` {path!r} could not be read: {error.strerror}."
+        ) from None
 
 
 def _read(path: str) -> dict[str, Tensor]:
@@ -200,7 +224,9 @@ def _read(path: str) -> dict[str, Tensor]:
     try:
         found = load(_content(path))
     except SafetensorError as error:
-        raise FairTTAError(f"`autoencoder` {path!r} is not a safetensors file: {error}.") from None
+        raise FairTTAError(
+            f"`autoencoder` {path!r} is not a safetensors file: {error}."
+        ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     n, dim = (*shapes.get("encoder.weight", ()), 0, 0)[:2]
     wanted = {"bpre": (dim,), "encoder.weight": (n, dim), "encoder.bias": (n,)}

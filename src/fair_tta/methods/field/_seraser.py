@@ -57,13 +57,17 @@ class DistortedViews:
         for view, numbers in zip(views, drawn, strict=True):
             pixels = centre
             for which, part in numbers[:-3].reshape(_OPERATIONS, 2):
-                pixels = GEOMETRIC[int(len(GEOMETRIC) * which)](2 * part - 1, *size)(pixels)
+                pixels = GEOMETRIC[int(len(GEOMETRIC) * which)](2 * part - 1, *size)(
+                    pixels
+                )
             view[:] = pixels
             _cut_out(view, *numbers[-3:])
         return views
 
 
-def _cut_out(view: npt.NDArray[np.float32], side: float, down: float, right: float) -> None:
+def _cut_out(
+    view: npt.NDArray[np.float32], side: float, down: float, right: float
+) -> None:
     """Makes a square black; it may stick out of the image."""
     height, width, _ = view.shape
     half = _HOLE * side * min(height, width) / 2
@@ -165,12 +169,16 @@ class SEraser(PixelAdapter):
     def _check_task(self, task: Task) -> None:
         objective_of(self.loss, task)
 
-    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image.Image]) -> Outcome:
+    def adapt_pixels(
+        self, task: Task, vision: Vision, images: Sequence[Image.Image]
+    ) -> Outcome:
         features = vision.features(images, True, self.auxiliary)
         if self.black:
             black = vision.features([Image.new("RGB", (224, 224))], False)
             features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
         if features.shape[1] == 1:
-            raise FairTTAError("`auxiliary` returns no images, and without `black` there are none.")
+            raise FairTTAError(
+                "`auxiliary` returns no images, and without `black` there are none."
+            )
         tuned = tune(task, features, loss=self.loss, rate=self.rate, steps=self.steps)
         return tuned_answer(task, features, tuned)[1]

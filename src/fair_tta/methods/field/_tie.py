@@ -73,7 +73,9 @@ class TIE(FittedMethod):
         super()._check_ready()
         self._known()
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
         return mean_scales(task, ((batch.features, batch.values) for batch in batches))
 
@@ -96,14 +98,19 @@ class TIE(FittedMethod):
 
     def _places(self, task: Task, known: tuple[str, ...]) -> dict[str, int]:
         """Return which value of each attribute is known."""
-        names = {attribute: list(values) for attribute, values in task.sensitive.items()}
+        names = {
+            attribute: list(values) for attribute, values in task.sensitive.items()
+        }
         values = dict(zip(names, known, strict=False))
         if len(known) != len(names) or any(values[a] not in names[a] for a in names):
             raise FairTTAError(
                 f"TIE should know a value of each attribute, in the order of {names} (got "
                 f"{list(known)})."
             )
-        return {attribute: names[attribute].index(value) for attribute, value in values.items()}
+        return {
+            attribute: names[attribute].index(value)
+            for attribute, value in values.items()
+        }
 
 
 def mean_scales(
@@ -120,12 +127,17 @@ def mean_scales(
     for v, places in batches:
         for name, place in places.items():
             cosine = (v * task.sensitive_features[name].to(v)[place]).sum(-1)
-            sums[name].index_add_(1, place, torch.stack([cosine, torch.ones_like(cosine)]))
+            sums[name].index_add_(
+                1, place, torch.stack([cosine, torch.ones_like(cosine)])
+            )
     return {name: total / count.clamp(min=1) for name, (total, count) in sums.items()}
 
 
 def answer_without(
-    task: Task, features: Tensor, scales: Mapping[str, Tensor], places: Mapping[str, Tensor]
+    task: Task,
+    features: Tensor,
+    scales: Mapping[str, Tensor],
+    places: Mapping[str, Tensor],
 ) -> Outcome:
     """The answer for ``norm(v - sum lam_s z_s)``.
 
@@ -208,9 +220,13 @@ class TIEStar(FittedMethod):
     reference: Reference | None = None
     needs = Needs(sensitive=True, reference=True)
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """See `mean_scales`."""
-        return mean_scales(task, ((b.features, _perceived(task, b.features)) for b in batches))
+        return mean_scales(
+            task, ((b.features, _perceived(task, b.features)) for b in batches)
+        )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         perceived = _perceived(task, features[:, 0])
@@ -220,4 +236,7 @@ class TIEStar(FittedMethod):
 def _perceived(task: Task, images: Tensor) -> dict[str, Tensor]:
     """Of ``[images, dim]`` the nearest value of each attribute, ``[images]``."""
     every = task.sensitive_features.items()
-    return {name: nearest(images.unsqueeze(1), values.to(images))[0] for name, values in every}
+    return {
+        name: nearest(images.unsqueeze(1), values.to(images))[0]
+        for name, values in every
+    }

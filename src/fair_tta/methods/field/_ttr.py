@@ -16,13 +16,21 @@ from torch.nn.functional import interpolate
 from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError, TowerError, check_count
 from fair_tta.images._vision import Vision, probe_image
-from fair_tta.methods._base import Needs, Outcome, PixelAdapter, check_from_zero, probabilities
+from fair_tta.methods._base import (
+    Needs,
+    Outcome,
+    PixelAdapter,
+    check_from_zero,
+    probabilities,
+)
 from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.methods.tuning._weights import check_pixels
 from fair_tta.prompts._task import Task
 
 _COMPONENTS, _STARTS = 3, 10
-NOT_EPISODIC = "not episodic: this answer depends on the images that came with it (queue)"
+NOT_EPISODIC = (
+    "not episodic: this answer depends on the images that came with it (queue)"
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,9 @@ class TTR(PixelAdapter):
     @property
     def needs(self) -> Needs:  # type: ignore[override]
         """The images themselves, a subject, and with a queue the other images of a batch."""
-        return Needs(pixels=True, setting=not self.subject.strip(), other_images=self.queue > 1)
+        return Needs(
+            pixels=True, setting=not self.subject.strip(), other_images=self.queue > 1
+        )
 
     def _check_task(self, task: Task) -> None:
         if self.needs.setting:
@@ -93,7 +103,8 @@ class TTR(PixelAdapter):
             )
         check_pixels("TTR", backend)
         task.remember(
-            "patches", lambda: backend.encode_patches(backend.preprocess([probe_image()]))
+            "patches",
+            lambda: backend.encode_patches(backend.preprocess([probe_image()])),
         )
         self._general(task)
 
@@ -103,7 +114,9 @@ class TTR(PixelAdapter):
             ("general", self.subject), lambda: task._phrase_features([self.subject])[0]
         )
 
-    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
+    def adapt_pixels(
+        self, task: Task, vision: Vision, images: Sequence[Image]
+    ) -> Outcome:
         backend: Any = vision.backend
         general = self._general(task)
         # one by one: a patch between two segments should fall to the same in every batch
@@ -114,7 +127,9 @@ class TTR(PixelAdapter):
             kept += self._segment([p[0] for p in pixels[some]], patches[some], general)
         features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
         found = probabilities(task, features.to(general), task.target_features)
-        depends = torch.full((len(images),), self.needs.other_images, device=found.device)
+        depends = torch.full(
+            (len(images),), self.needs.other_images, device=found.device
+        )
         return Outcome(found, flags={NOT_EPISODIC: depends})
 
     def _segment(
@@ -131,13 +146,22 @@ class TTR(PixelAdapter):
         _, _, directions = torch.linalg.svd(x, full_matrices=False)
         points = x @ directions[:_COMPONENTS].mT
         if self.sigma:
-            points = torch.from_numpy(gaussian_filter1d(points.numpy(), self.sigma, axis=0))
-        places, kept = nearest_centre(points, k_means(points, self.segments, _STARTS)), []
+            points = torch.from_numpy(
+                gaussian_filter1d(points.numpy(), self.sigma, axis=0)
+            )
+        places, kept = (
+            nearest_centre(points, k_means(points, self.segments, _STARTS)),
+            [],
+        )
         sizes = [len(own) for own in patches]
-        of_images = zip(pixels, places.split(sizes), (x @ general.to(x)).split(sizes), strict=True)
+        of_images = zip(
+            pixels, places.split(sizes), (x @ general.to(x)).split(sizes), strict=True
+        )
         for image, which, scores in of_images:
             means = [scores[which == place].mean() for place in range(self.segments)]
-            chosen = torch.stack(means).nan_to_num(math.inf).argmin()  # of no patches it is NaN
+            chosen = (
+                torch.stack(means).nan_to_num(math.inf).argmin()
+            )  # of no patches it is NaN
             height, width = image.shape[-2:]
             rows = round(math.sqrt(len(which) * height / width))
             mask = (which == chosen).to(image).reshape(1, 1, rows, -1)

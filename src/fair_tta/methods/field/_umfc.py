@@ -75,7 +75,9 @@ class UMFC(FittedMethod):
         """Sensitive attribute values, if it groups by perceived ones."""
         return Needs(sensitive=self.perceived, reference=True)
 
-    def _learn(self, task: Task, batches: Iterator[ReferenceBatch]) -> Mapping[str, Tensor]:
+    def _learn(
+        self, task: Task, batches: Iterator[ReferenceBatch]
+    ) -> Mapping[str, Tensor]:
         """``mean``, ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE``, ``[groups, dim]``."""
         v, _ = gather_batches(batches)
         mean = v.mean(0)
@@ -94,14 +96,19 @@ class UMFC(FittedMethod):
             )
         return {"mean": mean, "centres": k_means(v, self.clusters)}
 
-    def _prepare(self, task: Task, learnt: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _prepare(
+        self, task: Task, learnt: Mapping[str, Tensor]
+    ) -> Mapping[str, Tensor]:
         """``texts``, T'; centres, and with ``taken`` before their names what is taken in each."""
         centres = {name: of for name, of in learnt.items() if name != "mean"}
         target = task.target_features.to(learnt["mean"])
         apart = [_direction(learnt["mean"] - of) for of in centres.values()]
         away = _direction(torch.cat(apart).sum(0))
         share = self.alpha / len(centres)
-        taken = {f"taken {name}": share * task.logits(of, target) for name, of in centres.items()}
+        taken = {
+            f"taken {name}": share * task.logits(of, target)
+            for name, of in centres.items()
+        }
         rest = target - self.beta * away
         lost = is_rounding(rest, target, task.text_floor)
         return {"texts": unit(rest), "lost": lost, **centres, **taken}
@@ -112,12 +119,21 @@ class UMFC(FittedMethod):
         logits = task.logits(image, made["texts"])
         if self.perceived:
             for name, values in task.sensitive_features.items():
-                logits = logits - made[f"taken centres.{name}"][(image @ values.mT).argmax(-1)]
+                logits = (
+                    logits
+                    - made[f"taken centres.{name}"][(image @ values.mT).argmax(-1)]
+                )
         else:
-            logits = logits - made["taken centres"][nearest_centre(image, made["centres"])]
-        return unless_rounding(task, features, softmax(logits), {NO_CLASS: made["lost"]})
+            logits = (
+                logits - made["taken centres"][nearest_centre(image, made["centres"])]
+            )
+        return unless_rounding(
+            task, features, softmax(logits), {NO_CLASS: made["lost"]}
+        )
 
 
 def _direction(difference: Tensor) -> Tensor:
     """Of length one, or nothing where there is nothing but rounding."""
-    return unit(torch.where(difference.norm(dim=-1, keepdim=True) > _ROUNDING, difference, 0))
+    return unit(
+        torch.where(difference.norm(dim=-1, keepdim=True) > _ROUNDING, difference, 0)
+    )

@@ -7,7 +7,11 @@ from functools import partial
 
 from fair_tta.errors import check_number
 from fair_tta.methods._base import Needs
-from fair_tta.methods.tuning._directions import Aggregator, WeightedSum, check_aggregator
+from fair_tta.methods.tuning._directions import (
+    Aggregator,
+    WeightedSum,
+    check_aggregator,
+)
 from fair_tta.methods.tuning._loop import PromptTuning
 from fair_tta.methods.tuning._losses import Loss, SLoss
 from fair_tta.methods.tuning._rates import ELRA, RatePolicy

@@ -57,7 +57,9 @@ class OrthCali(UsesTexts):
     needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
-        check_number("lam", self.lam, "be a finite number from 0 on", lambda x: 0 <= x < math.inf)
+        check_number(
+            "lam", self.lam, "be a finite number from 0 on", lambda x: 0 <= x < math.inf
+        )
 
     def _check_task(self, task: Task) -> None:
         for attribute in task.sensitive if self.lam > 0 else ():
@@ -91,14 +93,18 @@ class OrthCali(UsesTexts):
         return found.to(like), lost.to(like.device), basis.to(like)
 
 
-def _answer(task: Task, features: Tensor, texts: Tensor, lost: Tensor, basis: Tensor) -> Outcome:
+def _answer(
+    task: Task, features: Tensor, texts: Tensor, lost: Tensor, basis: Tensor
+) -> Outcome:
     image = features[:, :1]
     # scores are those of the image's rest, as P0 is symmetric: of an image in the span all are 0
     # but for rounding; in the precision of the features, of which it is a small part
     rest = image - image @ basis.mT @ basis
     lost_image = is_rounding(rest, image, task.image_floor)
     found = probabilities(task, features, texts)
-    return unless_rounding(task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image})
+    return unless_rounding(
+        task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image}
+    )
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:

@@ -64,7 +64,11 @@ def needed_terms(aggregator: Aggregator, terms: int) -> list[bool]:
 def check_aggregator(aggregator: Any) -> None:
     """Raise an error for what `combine` cannot call."""
     function = aggregator
-    if isinstance(aggregator, tuple) and len(aggregator) == 2 and aggregator[1] == "gramian":
+    if (
+        isinstance(aggregator, tuple)
+        and len(aggregator) == 2
+        and aggregator[1] == "gramian"
+    ):
         function = aggregator[0]
     if not callable(function) or isinstance(function, type):
         raise FairTTAError(
@@ -80,7 +84,9 @@ def combine(aggregator: Aggregator, gradients: Tensor) -> Tensor:
     ``[images, terms, vectors, width] -> [images, vectors, width]``
     """
     matrices = wide(gradients.flatten(2))
-    combined = torch.stack([_combine_one_image(aggregator, matrix) for matrix in matrices])
+    combined = torch.stack(
+        [_combine_one_image(aggregator, matrix) for matrix in matrices]
+    )
     return combined.to(gradients).view_as(gradients[:, 0])
 
 

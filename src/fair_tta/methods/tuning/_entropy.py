@@ -56,10 +56,14 @@ def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
 
 def check_rho(rho: float) -> None:
     """Raise unless `rho` lies in (0, 1]."""
-    check_number("rho", rho, "be a fraction of the views in (0, 1]", lambda x: 0 < x <= 1)
+    check_number(
+        "rho", rho, "be a fraction of the views in (0, 1]", lambda x: 0 < x <= 1
+    )
 
 
 def check_margin(margin: float) -> None:
     """Raise unless `margin` is a share of the largest entropy."""
-    should = "be a share of the largest entropy above 0; with more than 1 every view passes"
+    should = (
+        "be a share of the largest entropy above 0; with more than 1 every view passes"
+    )
     check_number("margin", margin, should, lambda x: x > 0)

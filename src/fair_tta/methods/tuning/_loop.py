@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from fair_tta._linalg import has_float64
 from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
-from fair_tta.methods.tuning._directions import Aggregator, WeightedSum, combine, needed_terms
+from fair_tta.methods.tuning._directions import (
+    Aggregator,
+    WeightedSum,
+    combine,
+    needed_terms,
+)
 from fair_tta.methods.tuning._entropy import check_rho, most_confident
 from fair_tta.methods.tuning._losses import Loss, PromptLoss, objective_of, own_context
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
@@ -35,7 +40,9 @@ def graph_bytes(result: Tensor, weights: Iterable[Tensor]) -> int:
             seen.add(node)
             nodes += [before for before, _ in node.next_functions]
             for tensor in _saved(node):
-                found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+                found[tensor.untyped_storage().data_ptr()] = (
+                    tensor.untyped_storage().nbytes()
+                )
     known = {weight.untyped_storage().data_ptr() for weight in weights}
     return sum(size for place, size in found.items() if place not in known)
 
@@ -54,7 +61,9 @@ def _saved(node: Any) -> Iterator[Tensor]:
         yield from (tensor for tensor in values if isinstance(tensor, Tensor))
 
 
-def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
+def initial_gradient(
+    task: Task, term: PromptLoss, views: Tensor, context: Tensor
+) -> Tensor:
     """The gradient of one term where all images have the same context.
 
     Features do not depend on the image there, so the text tower goes forward once for all.
@@ -72,7 +81,9 @@ def initial_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tenso
     cotangents = _head(task, term, views, features)
     size = 8 * TOKENS_AT_ONCE // tokens
     try:
-        return torch.cat([_back(leaf, features, some) for some in cotangents.split(size)])
+        return torch.cat(
+            [_back(leaf, features, some) for some in cotangents.split(size)]
+        )
     except Exception:
         # Some operation cannot do many at once; layers of `torch.compile` can go back only once.
         return task._pull_back(term.prompts, context, cotangents)
@@ -91,18 +102,24 @@ def _back(leaf: Tensor, features: Tensor, cotangents: Tensor) -> Tensor:
     return gradients.squeeze(1) if many else gradients
 
 
-def term_gradient(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> Tensor:
+def term_gradient(
+    task: Task, term: PromptLoss, views: Tensor, context: Tensor
+) -> Tensor:
     """The gradient of one term where each image has a context of its own."""
     tokens = task._count_tokens(term.prompts)
     if tokens > TOKENS_AT_ONCE:
         # First through the small head to the features, then through the text tower part by part.
         features = task.encode_many(term.prompts, context)
-        return task._pull_back(term.prompts, context, _head(task, term, views, features))
+        return task._pull_back(
+            term.prompts, context, _head(task, term, views, features)
+        )
     size = TOKENS_AT_ONCE // tokens
     gradients: list[Tensor] = []
     for some, at in zip(views.split(size), context.split(size), strict=True):
         leaf, features = _graph(task, term, at)
-        gradients += torch.autograd.grad(features, leaf, _head(task, term, some, features))
+        gradients += torch.autograd.grad(
+            features, leaf, _head(task, term, some, features)
+        )
     return torch.cat(gradients)
 
 
@@ -114,7 +131,9 @@ def _graph(task: Task, term: PromptLoss, context: Tensor) -> tuple[Tensor, Tenso
 
 def _bytes(task: Task, graph: tuple[Tensor, Tensor]) -> int:
     model = getattr(task.backend, "model", None)
-    return graph_bytes(graph[1], model.parameters() if isinstance(model, nn.Module) else ())
+    return graph_bytes(
+        graph[1], model.parameters() if isinstance(model, nn.Module) else ()
+    )
 
 
 def _head(task: Task, term: PromptLoss, views: Tensor, features: Tensor) -> Tensor:
@@ -125,7 +144,12 @@ def _head(task: Task, term: PromptLoss, views: Tensor, features: Tensor) -> Tens
     """
     dtype = torch.float64 if has_float64(views.device) else features.dtype
     with torch.enable_grad():
-        leaf = features.detach().expand(len(views), -1, -1).to(dtype, copy=True).requires_grad_()
+        leaf = (
+            features.detach()
+            .expand(len(views), -1, -1)
+            .to(dtype, copy=True)
+            .requires_grad_()
+        )
         loss = term.loss(task, views.to(dtype), leaf).sum()
     return torch.autograd.grad(loss, leaf)[0].to(features.dtype)
 
@@ -160,7 +184,9 @@ def tune(
     """
     objective = objective_of(loss, task)
     start = task.context.repeat(objective.copies, 1)
-    start = (start if start.dtype == torch.float64 else start.float()).expand(len(views), -1, -1)
+    start = (start if start.dtype == torch.float64 else start.float()).expand(
+        len(views), -1, -1
+    )
     target = objective.terms[0]
 
     def gradients(context: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,7 +196,9 @@ def tune(
         for term, is_wanted in zip(objective.terms, wanted, strict=True):
             if not is_wanted:
                 found.append(torch.zeros_like(context))
-            elif context is start:  # the same for all weights, rates and losses with the term
+            elif (
+                context is start
+            ):  # the same for all weights, rates and losses with the term
                 make = partial(initial_gradient, task, term, views, context)
                 digest = blake2b(views.cpu().numpy().tobytes(), digest_size=16).digest()
                 key = "gradient", term, context.shape[1], views.shape, digest
@@ -181,7 +209,9 @@ def tune(
 
     def target_at(points: Tensor) -> Tensor:
         repeated = views.repeat(len(points), 1, 1)
-        return term_gradient(task, target, repeated, points.flatten(0, 1)).view_as(points)
+        return term_gradient(task, target, repeated, points.flatten(0, 1)).view_as(
+            points
+        )
 
     return descend(rate, steps, start, gradients, target_at)
 
@@ -212,7 +242,12 @@ class PromptTuning(FindsTexts):
         loss, aggregator = self._recipe()
         views = confident_views(task, features, self.rho)
         tuned = tune(
-            task, views, loss=loss, aggregator=aggregator, rate=self.rate, steps=self.steps
+            task,
+            views,
+            loss=loss,
+            aggregator=aggregator,
+            rate=self.rate,
+            steps=self.steps,
         )
         texts, outcome = tuned_answer(task, features, tuned)
         return texts, replace(outcome, views_kept=views.shape[1])
@@ -228,10 +263,14 @@ def tuned_answer(task: Task, features: Tensor, tuned: Descent) -> tuple[Texts, O
         relative_step=tuned.relative_step,
         flags=tuned.flags,
     )
-    return Texts(target, sensitive, lambda attribute: _joint(task, tuned, attribute)), outcome
+    return Texts(
+        target, sensitive, lambda attribute: _joint(task, tuned, attribute)
+    ), outcome
 
 
-def _features(task: Task, tuned: Descent, features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def _features(
+    task: Task, tuned: Descent, features: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Target and sensitive features under tuned contexts, ``[images, k, dim]``.
 
     With a context per target, each target is scored with its own, and the sensitive attribute
@@ -240,16 +279,22 @@ def _features(task: Task, tuned: Descent, features: Tensor) -> tuple[Tensor, dic
     context, copies = tuned.context, _copies(task, tuned)
     names, sets = list(task.sensitive_prompts), list(task.sensitive_prompts.values())
     if copies == 1:
-        prompts = task.remember("all", lambda: concatenate([task.target_prompts, *sets]))
+        prompts = task.remember(
+            "all", lambda: concatenate([task.target_prompts, *sets])
+        )
         every = task.encode_many(prompts, context)
         target, *sensitive = every.split([len(task.targets), *map(len, sets)], dim=1)
         return target, dict(zip(names, sensitive, strict=True))
-    own = task.remember("own", lambda: own_context(task.target_prompts, copies, len(task.context)))
+    own = task.remember(
+        "own", lambda: own_context(task.target_prompts, copies, len(task.context))
+    )
     target = task.encode_many(own, context)
     answer = probabilities(task, features, target).nan_to_num().argmax(-1)
     each = context.unflatten(1, (copies, -1))
     context = each[torch.arange(len(answer), device=answer.device), answer]
-    return target, {a: task.encode_many(p, context) for a, p in zip(names, sets, strict=True)}
+    return target, {
+        a: task.encode_many(p, context) for a, p in zip(names, sets, strict=True)
+    }
 
 
 def _joint(task: Task, tuned: Descent, attribute: str) -> Tensor:

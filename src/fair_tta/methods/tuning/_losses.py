@@ -58,7 +58,9 @@ class Term:
             features: of the prompts, ``[images or 1, prompts, dim]``
         """
         entropies = []
-        parts = features.split([groups * classes for groups, classes in self.groups], dim=1)
+        parts = features.split(
+            [groups * classes for groups, classes in self.groups], dim=1
+        )
         for part, (groups, _) in zip(parts, self.groups, strict=True):
             texts = part.unflatten(1, (groups, -1))  # [images, groups, classes, dim]
             log_p = task.log_probabilities(views.unsqueeze(1), texts)
@@ -88,7 +90,9 @@ def objective_of(loss: Loss, task: Task) -> Objective:
         raise FairTTAError(f"{should} (got {loss!r}).")
     found = task.remember((loss, "objective"), lambda: loss.objective(task))
     if not isinstance(found, Objective) or not found.terms:
-        raise FairTTAError(f"{should} with terms (got {found!r} of {type(loss).__name__}).")
+        raise FairTTAError(
+            f"{should} with terms (got {found!r} of {type(loss).__name__})."
+        )
     return found
 
 
@@ -114,7 +118,10 @@ class _SensitiveLoss(Loss):
         shapes = [(groups, len(prompts) // groups) for prompts in sets]
         if not self.separate:
             return [Term(concatenate(sets), tuple(shapes), -1)]
-        return [Term(prompts, (shape,), -1) for prompts, shape in zip(sets, shapes, strict=True)]
+        return [
+            Term(prompts, (shape,), -1)
+            for prompts, shape in zip(sets, shapes, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -162,8 +169,13 @@ class SuperTSLoss(_SensitiveLoss):
 
     def objective(self, task: Task) -> Objective:
         copies, vectors = len(task.targets), len(task.context)
-        targets = concatenate([task.target_prompts.shift(y * vectors) for y in range(copies)])
-        own = [own_context(prompts, copies, vectors) for prompts in self._joint_prompts(task)]
+        targets = concatenate(
+            [task.target_prompts.shift(y * vectors) for y in range(copies)]
+        )
+        own = [
+            own_context(prompts, copies, vectors)
+            for prompts in self._joint_prompts(task)
+        ]
         target = Term(targets, ((copies, copies),), 1)
         return Objective((target, *self._terms(own, copies)), copies)
 

@@ -155,7 +155,9 @@ class ELRA(RatePolicy):
             should = "be a positive number"
             check_number(name, getattr(self, name), should, lambda x: 0 < x < math.inf)
         should = "be a positive number, or infinity"
-        check_number("max_relative_step", self.max_relative_step, should, lambda x: x > 0)
+        check_number(
+            "max_relative_step", self.max_relative_step, should, lambda x: x > 0
+        )
 
     def start(
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
@@ -168,12 +170,16 @@ class ELRA(RatePolicy):
         ends = (wide(target) * step).flatten(1).sum(-1) / 9
         (_, first), (_, second) = _RADAU
         change = (ends + first * slopes[0] + second * slopes[1]).abs()
-        wanted = self.sigma * self.beta / change  # inf where the target does not change at all
+        wanted = (
+            self.sigma * self.beta / change
+        )  # inf where the target does not change at all
         relative = wanted.clamp(max=self.max_relative_step)
 
         # Where there is no finite step, there is none.
         is_flat = slope == 0
-        is_failed = ~(slope.isfinite() & change.isfinite() & relative.isfinite()) & ~is_flat
+        is_failed = (
+            ~(slope.isfinite() & change.isfinite() & relative.isfinite()) & ~is_flat
+        )
         has_step = ~(is_flat | is_failed)
         relative = torch.where(has_step, relative, 0.0)
         flags = {
@@ -224,7 +230,9 @@ class _ElraStepper:
     def step(self, gradient: Tensor) -> Tensor:
         slope, direction = length_and_direction(gradient)
         # not rate * gradient: a rate may be too large a number where a gradient is tiny
-        relative = torch.where(self._relative > 0, self._relative * (slope / self._slope), 0.0)
+        relative = torch.where(
+            self._relative > 0, self._relative * (slope / self._slope), 0.0
+        )
         is_bounded = relative > self._bound * _TIE
         relative = relative.clamp(max=self._bound)
         length = (relative * self._size)[:, None, None]
@@ -304,7 +312,11 @@ def descend(
                 f"{list(start.shape)} (got {shape_of(context)})."
             )
     moved, _ = length_and_direction(wide(context) - wide(start))
-    rate, flags = (torch.zeros_like(size), {}) if stepper is None else (stepper.rate, stepper.flags)
+    rate, flags = (
+        (torch.zeros_like(size), {})
+        if stepper is None
+        else (stepper.rate, stepper.flags)
+    )
     return Descent(context, rate, moved / size, flags)
 
 

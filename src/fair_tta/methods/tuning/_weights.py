@@ -52,7 +52,9 @@ class ImageTower:
         with torch.no_grad():
             return torch.cat([self._encode(weights, part) for part in _parts(pixels)])
 
-    def gradient(self, weights: Tensor, pixels: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    def gradient(
+        self, weights: Tensor, pixels: Tensor, loss: Callable[[Tensor], Tensor]
+    ) -> Tensor:
         """The gradient of a loss of features: first with respect to these, then through the tower.
 
         Only the graph of a few images is held at a time.
@@ -104,7 +106,9 @@ def check_pixels(method: str, backend: Backend) -> None:
 
 def _take_pixels(backend: Any) -> Tensor:
     """Pixels of a test image; `TowerError` if the model takes something else."""
-    if not callable(getattr(backend, "preprocess", None)) or not hasattr(backend, "encode_pixels"):
+    if not callable(getattr(backend, "preprocess", None)) or not hasattr(
+        backend, "encode_pixels"
+    ):
         raise TowerError("it has no methods `preprocess` and `encode_pixels`")
     pixels: Tensor | None = backend.preprocess([probe_image()])
     if pixels is None:
@@ -126,23 +130,31 @@ def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
 
 def _find(backend: Any, every: bool) -> tuple[str, ...]:
     tower = _tower(backend)
-    with takes_images(backend):  # the model's own way first: its errors explain what is wrong
+    with takes_images(
+        backend
+    ):  # the model's own way first: its errors explain what is wrong
         pixels = _take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
-    owners = {name for name, module in tower.named_modules() if every or is_norm(module)}
+    owners = {
+        name for name, module in tower.named_modules() if every or is_norm(module)
+    }
     candidates = {
         name: weight.detach().requires_grad_()
         for name, weight in tower.named_parameters()
         if weight.is_floating_point() and name.rpartition(".")[0] in owners
     }
     with torch.enable_grad():
-        features = functional_call(tower, candidates, (pixels.to(backend.device, backend.dtype),))
+        features = functional_call(
+            tower, candidates, (pixels.to(backend.device, backend.dtype),)
+        )
         total = features.sum()
     if not agree(unit(features.detach()), own):
         raise TowerError("its features are not those of `encode_pixels`")
     leaves = [*candidates.values()] if features.requires_grad else []
     gradients = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
-    names = tuple(n for n, g in zip(candidates, gradients, strict=False) if g is not None)
+    names = tuple(
+        n for n, g in zip(candidates, gradients, strict=False) if g is not None
+    )
     if not names:
         kind = "weights" if every else "weights of norm layers"
         raise TowerError(f"its features depend on no {kind}")
@@ -152,7 +164,11 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
 def is_norm(module: nn.Module) -> bool:
     """Whether this is a layer of normalisation, with a gain of its own."""
     weight = module._parameters.get("weight")
-    return "norm" in type(module).__name__.lower() and weight is not None and weight.ndim == 1
+    return (
+        "norm" in type(module).__name__.lower()
+        and weight is not None
+        and weight.ndim == 1
+    )
 
 
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
@@ -198,19 +214,28 @@ class WeightTuning(PixelAdapter):
                 f"{task.backend.name} does not allow: {error}."
             ) from error
 
-    def adapt_pixels(self, task: Task, vision: Vision, images: Sequence[Image]) -> Outcome:
+    def adapt_pixels(
+        self, task: Task, vision: Vision, images: Sequence[Image]
+    ) -> Outcome:
         tower = ImageTower.of(task, self._tunes_every_weight)
         place = task.backend.device, task.backend.dtype
         each = [
             self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
-            for image, zero_shot in zip(images, vision.features(images, False), strict=True)
+            for image, zero_shot in zip(
+                images, vision.features(images, False), strict=True
+            )
         ]
         of_images, descents, kept = zip(*each, strict=True)
         features = torch.stack(of_images)
         return Outcome(
             probabilities(task, features, task.target_features),
-            {a: probabilities(task, features, z) for a, z in task.sensitive_features.items()},
-            learning_rate=torch.cat([one.learning_rate.to(tower.start) for one in descents]),
+            {
+                a: probabilities(task, features, z)
+                for a, z in task.sensitive_features.items()
+            },
+            learning_rate=torch.cat(
+                [one.learning_rate.to(tower.start) for one in descents]
+            ),
             relative_step=torch.cat([one.relative_step for one in descents]),
             views_kept=torch.tensor(kept, device="cpu"),
             flags=_together([one.flags for one in descents]),
@@ -231,11 +256,17 @@ class WeightTuning(PixelAdapter):
         def at(points: Tensor) -> Tensor:
             """Gradients at other weights, for policies that ask for them."""
             found = map(gradients, points)
-            return torch.stack([torch.zeros_like(start) if g is None else g[0] for g in found])
+            return torch.stack(
+                [torch.zeros_like(start) if g is None else g[0] for g in found]
+            )
 
         descent = descend(self.rate, self.steps, start, gradients, at)
         if descent.context is not start:
-            return tower.encode(descent.context.flatten(), pixels[:1]), descent, counts[0]
+            return (
+                tower.encode(descent.context.flatten(), pixels[:1]),
+                descent,
+                counts[0],
+            )
         if not counts:
             return zero_shot, descent, len(pixels)
         none = {NO_VIEW_PASSED: torch.tensor([True], device="cpu")}

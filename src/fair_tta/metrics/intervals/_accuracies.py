@@ -30,7 +30,9 @@ def balanced_ends(columns: AnswerTable, run: int, level: float) -> Ends:
     """The mean accuracy of groups (Price and Bonett)."""
     if columns.clusters is not None:
         return run_ends(extremes.balanced, columns, run, level)
-    low, high = mean_rate_ends(*_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level)
+    low, high = mean_rate_ends(
+        *_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level
+    )
     return max(0.0, low), min(1.0, high)
 
 
@@ -46,17 +48,23 @@ def overall_change(columns: AnswerTable, before: int, after: int, level: float) 
     return min(low, drawn[0]), max(high, drawn[1])
 
 
-def change_ends(columns: AnswerTable, some: Mask, was: Mask, now: Mask, level: float) -> Ends:
+def change_ends(
+    columns: AnswerTable, some: Mask, was: Mask, now: Mask, level: float
+) -> Ends:
     """The change of the share of some images (Bonett and Price), as many as count with clusters."""
     change = now.astype(np.float64) - was
     weight = columns.weight(some, change, level)
-    counts = np.array([(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()])
+    counts = np.array(
+        [(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()]
+    )
     loss, gain, n = weight * counts
     low, high = paired_ends(loss, gain, n, level)
     return max(-1.0, float(low)), min(1.0, float(high))
 
 
-def balanced_change(columns: AnswerTable, before: int, after: int, level: float) -> Ends:
+def balanced_change(
+    columns: AnswerTable, before: int, after: int, level: float
+) -> Ends:
     """The change of the mean accuracy of groups."""
     if columns.clusters is not None:
         return ByDraws(extremes.balanced)(columns, before, after, level)

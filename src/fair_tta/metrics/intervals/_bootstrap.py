@@ -122,14 +122,21 @@ def resampled_change(
     worth = np.bincount(same.ravel(), worth)
     by_group = how.strata is Over.SENSITIVE
     strata = cells // classes if by_group else cells
-    sizes = [*zip(*np.unique(columns.group if by_group else cell, return_counts=True), strict=True)]
+    sizes = [
+        *zip(
+            *np.unique(columns.group if by_group else cell, return_counts=True),
+            strict=True,
+        )
+    ]
     generator = np.random.default_rng(how.seed)
     width, figures = groups * classes**2, []
     for some in parts(how.resamples, max(width, len(cells))):
         drawn = np.zeros((some, len(cells)))
         for stratum, n in sizes:
             shares = worth[strata == stratum]
-            drawn[:, strata == stratum] = generator.multinomial(n, shares / shares.sum(), some)
+            drawn[:, strata == stratum] = generator.multinomial(
+                n, shares / shares.sum(), some
+            )
         tables = (_sums(drawn, place, width) for place in places)
         a, b = (table.reshape(some, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))

@@ -51,7 +51,9 @@ def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Float
     return np.maximum(0.0, low), np.minimum(1.0, high)
 
 
-def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+def paired_ends(
+    loss: Floats, gain: Floats, n: Floats, level: float
+) -> tuple[Floats, Floats]:
     """Intervals of changes of accuracy on the same images (Bonett and Price, 2012).
 
     Wald's interval with one image added to each kind of change, so that it has a width even where
@@ -61,7 +63,9 @@ def paired_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[Fl
     spread = np.maximum(0.0, up + down - (up - down) ** 2)
     half = quantile_of_normal(level) * np.sqrt(spread / (n + 2))
     observed = (gain - loss) / n
-    return np.minimum(up - down - half, observed), np.maximum(up - down + half, observed)
+    return np.minimum(up - down - half, observed), np.maximum(
+        up - down + half, observed
+    )
 
 
 def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
@@ -76,7 +80,10 @@ def mcnemar(right_to_wrong: int, wrong_to_right: int) -> float:
     """
     check_count("right_to_wrong", right_to_wrong, least=0)
     check_count("wrong_to_right", wrong_to_right, least=0)
-    changed, fewer = right_to_wrong + wrong_to_right, min(right_to_wrong, wrong_to_right)
+    changed, fewer = (
+        right_to_wrong + wrong_to_right,
+        min(right_to_wrong, wrong_to_right),
+    )
     return min(1.0, 2 * float(bdtr(fewer, changed, 0.5)))
 
 
@@ -92,11 +99,17 @@ def images_for_half_width(rate: float, half_width: float, level: float = 0.95) -
     """
     check_share("rate", rate, closed=True)
     check_share("half_width", half_width)
-    return max(1, math.ceil((quantile_of_normal(level) / half_width) ** 2 * rate * (1 - rate)))
+    return max(
+        1, math.ceil((quantile_of_normal(level) / half_width) ** 2 * rate * (1 - rate))
+    )
 
 
 def images_for_change(
-    right_to_wrong: int, wrong_to_right: int, n: int, level: float = 0.95, power: float = 0.8
+    right_to_wrong: int,
+    wrong_to_right: int,
+    n: int,
+    level: float = 0.95,
+    power: float = 0.8,
 ) -> int | None:
     """How many images it would take to show a change of accuracy, approximately.
 
@@ -117,7 +130,10 @@ def images_for_change(
     check_share("power", power)
     if right_to_wrong == wrong_to_right:
         return None
-    either, net = (right_to_wrong + wrong_to_right) / n, (wrong_to_right - right_to_wrong) / n
+    either, net = (
+        (right_to_wrong + wrong_to_right) / n,
+        (wrong_to_right - right_to_wrong) / n,
+    )
     z_level, z_power = quantile_of_normal(level), NormalDist().inv_cdf(power)
     root = z_level * math.sqrt(either) + z_power * math.sqrt(max(0.0, either - net**2))
     return max(1, math.ceil((root / net) ** 2))
@@ -126,23 +142,31 @@ def images_for_change(
 def check_share(argument: str, value: float, closed: bool = False) -> None:
     """Refuse what is not between 0 and 1."""
     ends = (0, 1) if closed else ()
-    check_number(argument, value, "lie between 0 and 1", lambda x: 0 < x < 1 or x in ends)
+    check_number(
+        argument, value, "lie between 0 and 1", lambda x: 0 < x < 1 or x in ends
+    )
 
 
 def _check_correct(correct: float, n: float) -> None:
     if not 0 <= correct <= n or n == 0:
-        raise FairTTAError(f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).")
+        raise FairTTAError(
+            f"`correct` should lie from 0 to a positive `n` (got {correct} of {n})."
+        )
 
 
 def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
-    if min(right_to_wrong, wrong_to_right) < 0 or n < max(1, right_to_wrong + wrong_to_right):
+    if min(right_to_wrong, wrong_to_right) < 0 or n < max(
+        1, right_to_wrong + wrong_to_right
+    ):
         raise FairTTAError(
             "changes should be counts of at most `n` images in all "
             f"(got {right_to_wrong} and {wrong_to_right} of {n})."
         )
 
 
-def clopper_pearson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+def clopper_pearson_ends(
+    correct: Floats, n: Floats, level: float
+) -> tuple[Floats, Floats]:
     """The rates at which so few, or so many, right answers would just be too unlikely.
 
     Wider than Wilson's, which is right on average over rates and too narrow at some of them: where
@@ -195,7 +219,9 @@ def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, flo
     return _ends(rate, rate * (1 - rate) / size, float((correct / n).mean()), level)
 
 
-def mean_change_ends(loss: Floats, gain: Floats, n: Floats, level: float) -> tuple[float, float]:
+def mean_change_ends(
+    loss: Floats, gain: Floats, n: Floats, level: float
+) -> tuple[float, float]:
     """Interval of the mean of changes of rates, each on the same images before and after.
 
     What Bonett and Price (2012) do for one rate, with the images that they add spread over all
@@ -212,7 +238,9 @@ def _groups_that_matter(n: Floats) -> float:
     return float((1 / n).sum() ** 2 / (1 / n**2).sum())
 
 
-def _ends(parts: Floats, variances: Floats, seen: float, level: float) -> tuple[float, float]:
+def _ends(
+    parts: Floats, variances: Floats, seen: float, level: float
+) -> tuple[float, float]:
     """Of the mean of the parts; what was seen lies inside."""
     half = quantile_of_normal(level) * float(np.sqrt(variances.sum())) / len(parts)
     middle = float(parts.mean())

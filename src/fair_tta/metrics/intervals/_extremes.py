@@ -38,7 +38,10 @@ from fair_tta.metrics.intervals._closed_forms import Ends, step_down
 from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, noise_of
 
 _CHOICE = 0.1  # of the error, for which form was the largest
-_WEIGHTS = 0.85, 1.25  # of the bound against the largest one, beside that against itself
+_WEIGHTS = (
+    0.85,
+    1.25,
+)  # of the bound against the largest one, beside that against itself
 
 Forms: TypeAlias = Callable[[CellRates], list[Floats]]
 """The linear forms of which the largest counts, for each class: ``[forms, draws]``."""
@@ -84,11 +87,15 @@ def _false_positive(rates: CellRates) -> tuple[Floats, Mask]:
     all_of_group = n.sum(1, keepdims=True)
     others = np.maximum(1, all_of_group - n)
     given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
-    return rates.answered * given - rates.right * right, rates.n.sum(1, keepdims=True) > rates.n
+    return rates.answered * given - rates.right * right, rates.n.sum(
+        1, keepdims=True
+    ) > rates.n
 
 
 def _selected(rates: CellRates) -> tuple[Floats, Mask]:
-    return rates.answered, np.broadcast_to(rates.n.sum(1, keepdims=True) > 0, rates.n.shape)
+    return rates.answered, np.broadcast_to(
+        rates.n.sum(1, keepdims=True) > 0, rates.n.shape
+    )
 
 
 def _pairs(
@@ -106,7 +113,9 @@ def _pairs(
     for c in range(1 if distinct and classes == 2 else classes):
         of_class = [of[has[:, c], c] for of, has in every]
         kind = np.repeat(range(len(of_class)), [*map(len, of_class)])
-        first, second = np.nonzero((kind[:, None] == kind) & ~np.eye(len(kind), dtype=bool))
+        first, second = np.nonzero(
+            (kind[:, None] == kind) & ~np.eye(len(kind), dtype=bool)
+        )
         some = slice(None) if min(map(len, of_class)) > 1 else slice(0)
         together = np.concatenate(of_class)
         found.append(together[first[some]] - together[second[some]])
@@ -218,7 +227,11 @@ class ExtremeChange:
 
     def roots(self, error: float) -> list[Floats]:
         """For each end a figure of each draw: the smallest ones are those at which it fails."""
-        return [noise for _, noise in self._sides(error)] if self._before else [np.zeros(1)] * 2
+        return (
+            [noise for _, noise in self._sides(error)]
+            if self._before
+            else [np.zeros(1)] * 2
+        )
 
     def _sides(self, error: float) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
         before, after = self._before, self._after
@@ -252,7 +265,9 @@ def _upper_end(
         ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
         k = -_quantile(ratio, rest) * scale
         ends.append(np.minimum(direct + k * a, paired + k * b))
-        noises.append(np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None]))
+        noises.append(
+            np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None])
+        )
     return _largest_sum(ends, noises, rest)
 
 
@@ -262,13 +277,18 @@ def _largest_sum(
     """``max over j_1 .. j_C of mean_c ends_cj - q(mean_c noises_cj)``, class by class."""
     classes = len(ends)
     chosen = [int(end.argmax()) for end in ends]
-    best, noise = -np.inf, np.mean([x[j] for x, j in zip(noises, chosen, strict=True)], 0)
+    best, noise = (
+        -np.inf,
+        np.mean([x[j] for x, j in zip(noises, chosen, strict=True)], 0),
+    )
     for _ in range(4 if classes > 1 else 1):
         before = best
         for c in range(classes):
             others = noise - noises[c][chosen[c]] / classes
             total = sum(ends[d][chosen[d]] for d in range(classes) if d != c)
-            value = (total + ends[c]) / classes - _quantile(others + noises[c] / classes, error)
+            value = (total + ends[c]) / classes - _quantile(
+                others + noises[c] / classes, error
+            )
             j = int(value.argmax())
             if value[j] > best:
                 best, chosen[c] = float(value[j]), j
@@ -297,7 +317,9 @@ def run_ends(kind: Forms, columns: AnswerTable, run: int, level: float) -> Ends:
     return _run_ends(_forms(noise_of(columns, (run,)), kind, 0), (1 - level) / 2)
 
 
-def class_ends(kind: Forms, columns: AnswerTable, run: int, level: float) -> tuple[Floats, Floats]:
+def class_ends(
+    kind: Forms, columns: AnswerTable, run: int, level: float
+) -> tuple[Floats, Floats]:
     """The same for each class by itself."""
     forms = _forms(noise_of(columns, (run,)), kind, 0)
     low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
@@ -327,7 +349,9 @@ class ByDraws:
     forms: Forms
     sign: int = 1
 
-    def __call__(self, columns: AnswerTable, before: int, after: int, level: float) -> Ends:
+    def __call__(
+        self, columns: AnswerTable, before: int, after: int, level: float
+    ) -> Ends:
         change = ExtremeChange.of(self.forms, noise_of(columns, (before, after)), 1)
         return self._turned(change.ends((1 - level) / 2))
 

@@ -21,7 +21,9 @@ from fair_tta.metrics._estimates import Over
 
 DRAWS = 1000  # and as many mirrored
 _AT_ONCE = 20_000_000  # weights
-_DISCRETE = 2  # images: rates of few vary in steps, so noise of one run is wider by 2 / n
+_DISCRETE = (
+    2  # images: rates of few vary in steps, so noise of one run is wider by 2 / n
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,9 @@ def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     groups, classes = len(columns.groups), len(columns.targets)
     cell, unit, answers, weight = _units(columns, runs)
     units = int(unit.max()) + 1
-    of_cluster = 1.0 if columns.clusters is None else len(columns.truth) / units  # images
+    of_cluster = (
+        1.0 if columns.clusters is None else len(columns.truth) / units
+    )  # images
     starts = np.searchsorted(cell, np.arange(groups * classes + 1))
     some = np.flatnonzero(np.diff(starts))
     n = np.zeros((groups, classes))
@@ -75,29 +79,49 @@ def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
         is_right = np.eye(classes)[c]
         wrong = (1 - is_right) / max(1, classes - 1)
         rest = len(runs) - 1
-        added = often * np.array([[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]])
+        added = often * np.array(
+            [[is_right, *[wrong] * rest], [wrong, *[is_right] * rest]]
+        )
         total = np.tensordot(counts, one_hot, 1)
         n[g, c], seen[g, c] = size, total / size
         smoothed[g, c] = (total + added.sum(0)) / (size + 2 * often)
         residuals = np.concatenate([one_hot * weight[rows, None, None], added])
-        residuals -= np.concatenate([weight[rows], [often, often]])[:, None, None] * smoothed[g, c]
+        residuals -= (
+            np.concatenate([weight[rows], [often, often]])[:, None, None]
+            * smoothed[g, c]
+        )
         if columns.clusters is not None:
             residuals *= np.sqrt(units / max(1, units - 1))
         if not rest:
             residuals *= 1 + _DISCRETE * of_cluster / size
-        flat = (residuals / (size + 2 * often)).reshape(len(residuals), -1).astype(np.float32)
-        members: Any = rows if columns.clusters is None else unit[rows]  # views are faster
+        flat = (
+            (residuals / (size + 2 * often))
+            .reshape(len(residuals), -1)
+            .astype(np.float32)
+        )
+        members: Any = (
+            rows if columns.clusters is None else unit[rows]
+        )  # views are faster
         parts.append(
-            (g, c, (members, flat[:-2]), (slice(units + 2 * k, units + 2 * k + 2), flat[-2:]))
+            (
+                g,
+                c,
+                (members, flat[:-2]),
+                (slice(units + 2 * k, units + 2 * k + 2), flat[-2:]),
+            )
         )
     width = units + 2 * len(some)
-    right: Any = np.zeros((len(runs), groups, classes, 2 * DRAWS), np.float32)  # for speed
+    right: Any = np.zeros(
+        (len(runs), groups, classes, 2 * DRAWS), np.float32
+    )  # for speed
     answered = np.zeros_like(right)
     of_group = np.maximum(1, n.sum(1))
     generator = np.random.default_rng(0)
     block = max(1, _AT_ONCE // width)
     for first in range(0, DRAWS, block):
-        weights = generator.standard_normal((min(block, DRAWS - first), width), np.float32).T
+        weights = generator.standard_normal(
+            (min(block, DRAWS - first), width), np.float32
+        ).T
         here = slice(first, first + weights.shape[1])
         for g, c, *pairs in parts:
             z = sum(flat.T @ weights[members] for members, flat in pairs)
@@ -111,19 +135,27 @@ def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
         own = np.einsum("gcrc->rgc", shares)
         given = np.einsum("gc,gcra->rga", n, shares) / of_group[:, None]
         hits = np.einsum("gc,gcrc->rg", n, seen)
-        groups = (hits + added) / (of_group + 2 * added)  # cells would be smoothed too often
+        groups = (hits + added) / (
+            of_group + 2 * added
+        )  # cells would be smoothed too often
         own, given, groups = (part[..., None] for part in (own, given, groups))
         return [CellRates(*each, n) for each in zip(own, given, groups, strict=True)]
 
     share = (n / of_group[:, None]).astype(np.float32)
     groups_right = np.einsum("gc,rgcd->rgd", share, right)
-    draws = [CellRates(*each, n) for each in zip(right, answered, groups_right, strict=True)]
+    draws = [
+        CellRates(*each, n) for each in zip(right, answered, groups_right, strict=True)
+    ]
     of_groups = columns.repeats(Over.SENSITIVE)
     nothing = np.zeros(groups)
-    return tuple(zip(rates(seen, nothing), rates(smoothed, of_groups), draws, strict=True))
+    return tuple(
+        zip(rates(seen, nothing), rates(smoothed, of_groups), draws, strict=True)
+    )
 
 
-def _units(columns: AnswerTable, runs: tuple[int, ...]) -> tuple[Ints, Ints, Ints, Floats]:
+def _units(
+    columns: AnswerTable, runs: tuple[int, ...]
+) -> tuple[Ints, Ints, Ints, Floats]:
     """Cell, unit, answers and weight of each row of what is drawn, cell by cell.
 
     Independent images with the same answers in all runs are one row, so that the order of images
@@ -133,7 +165,12 @@ def _units(columns: AnswerTable, runs: tuple[int, ...]) -> tuple[Ints, Ints, Int
     cell = columns.cell
     if columns.clusters is not None:
         order = np.argsort(cell, kind="stable")
-        return cell[order], columns.clusters[order], answers[:, order], np.ones(len(cell))
+        return (
+            cell[order],
+            columns.clusters[order],
+            answers[:, order],
+            np.ones(len(cell)),
+        )
     code = cell
     for given in answers:
         _, code = np.unique(code * len(columns.targets) + given, return_inverse=True)

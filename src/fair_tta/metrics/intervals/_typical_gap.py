@@ -57,7 +57,9 @@ class _Block:
         """One of the runs."""
         some = slice(run, run + 1)
         covariance = self.covariance[some, :, some]
-        return replace(self, seen=self.seen[some], mean=self.mean[some], covariance=covariance)
+        return replace(
+            self, seen=self.seen[some], mean=self.mean[some], covariance=covariance
+        )
 
     def pulled(self, towards: float) -> _Block:
         """The same with rates pulled towards the mean of their class: 0 leaves no gap."""
@@ -90,7 +92,9 @@ def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
 
     if columns.clusters is None:
         both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
-        both[range(len(runs)), range(len(runs))] += 1  # each run has one of the added images right
+        both[range(len(runs)), range(len(runs))] += (
+            1  # each run has one of the added images right
+        )
         spread = (both / (size + 2) - mean[:, None] * mean) / (size + 2)
         for some in cells:
             covariance = np.einsum("rsi,ij->risj", spread[..., some], np.eye(len(some)))
@@ -99,10 +103,14 @@ def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
         every = np.concatenate(cells)
         covariance = _clustered(columns, columns.clusters, hits, mean)
         forms = block_diag(*(form(len(some)) for some in cells))
-        yield block(every, forms, covariance[:, every][..., every], len(every) - len(cells))
+        yield block(
+            every, forms, covariance[:, every][..., every], len(every) - len(cells)
+        )
 
 
-def _clustered(columns: AnswerTable, clusters: Ints, hits: Floats, mean: Floats) -> Floats:
+def _clustered(
+    columns: AnswerTable, clusters: Ints, hits: Floats, mean: Floats
+) -> Floats:
     """Covariance of rates by totals of clusters: ``[runs, cells, runs, cells]``."""
     units, (runs, cells) = int(clusters.max()) + 1, mean.shape
     repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
@@ -145,7 +153,9 @@ class _Moments(NamedTuple):
         q = np.kron(np.diag(signs), block.form)
         seen, m = block.seen.ravel(), block.mean.ravel()
         s = block.covariance.reshape(len(m), len(m))
-        scale = np.tile(np.sqrt((block.n + 2) / block.n), len(signs))  # of rates as counted
+        scale = np.tile(
+            np.sqrt((block.n + 2) / block.n), len(signs)
+        )  # of rates as counted
         qs, qm = q @ s, q @ m
         sqm = s @ qm
         return cls(
@@ -162,7 +172,9 @@ class _Moments(NamedTuple):
     @property
     def slope(self) -> float:
         """By how much the variance grows with V."""
-        return max(self.variance_there / max(self.there, 1e-12), 4 * self.noise / self.rank)
+        return max(
+            self.variance_there / max(self.there, 1e-12), 4 * self.noise / self.rank
+        )
 
     def lower_end(self, value: float, error: float) -> float:
         """The gap that this value or a larger one follows with this error; 0 if it is smaller."""
@@ -215,7 +227,9 @@ class TypicalGapChange:
     """
 
     def __init__(self, blocks: list[_Block]) -> None:
-        self.before, self.after = (TypicalGap([b.of_run(k) for b in blocks]) for k in (0, 1))
+        self.before, self.after = (
+            TypicalGap([b.of_run(k) for b in blocks]) for k in (0, 1)
+        )
         self.value = self.after.value - self.before.value
         self._square = self.after.square - self.before.square
         of = _Moments.of(blocks, -1, 1)
@@ -240,12 +254,16 @@ def typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
 
 
 @lru_cache(maxsize=32)
-def typical_gap_change(columns: AnswerTable, before: int, after: int) -> TypicalGapChange:
+def typical_gap_change(
+    columns: AnswerTable, before: int, after: int
+) -> TypicalGapChange:
     """From one run of these columns to another."""
     return TypicalGapChange([*_blocks(columns, (before, after))])
 
 
-def withheld(columns: AnswerTable, before: int = 0, after: int | None = None) -> str | None:
+def withheld(
+    columns: AnswerTable, before: int = 0, after: int | None = None
+) -> str | None:
     """Why there is no interval."""
     if columns.few_clusters:
         return columns.few_clusters
