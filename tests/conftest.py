@@ -38,14 +38,15 @@ def _quiet() -> None:
 
 @lru_cache(maxsize=8)
 def _loaded(model: str, options: tuple[tuple[str, Any], ...], _: Any) -> Any:
-    from fair_tta.models._loading import load
+    from internals import load
 
     return load(model, **dict(options))
 
 
 def _load_once(model: Any, processor: Any = None, **options: Any) -> Any:
+    from internals import load
+
     from fair_tta.miniature import FOLDER
-    from fair_tta.models._loading import load
 
     folder = (
         FOLDER

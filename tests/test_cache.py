@@ -11,13 +11,11 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TEMPLATE, picture
+from internals import Task, Texts, size_of
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
-from fair_tta._cache import size_of
 from fair_tta.extend import Cache
-from fair_tta.methods._base import Texts
 from fair_tta.models import TransformersBackend
-from fair_tta.prompts._task import Task
 
 
 def test_the_oldest_go_when_bytes_run_out(monkeypatch: pytest.MonkeyPatch) -> None:

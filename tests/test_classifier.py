@@ -19,6 +19,7 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from fits import fit_on_features
+from internals import Identity, Task
 from PIL import Image
 from torch import Tensor
 
@@ -35,10 +36,8 @@ from fair_tta import (
 )
 from fair_tta.errors import ImageError, PromptError, SmallGroupWarning
 from fair_tta.extend import Adapter, AugMix, Cache, Needs, Outcome, task_of
-from fair_tta.images._views import Identity
 from fair_tta.models import TransformersBackend
 from fair_tta.prediction import Predictions
-from fair_tta.prompts._task import Task
 
 
 @pytest.fixture(scope="module")
@@ -636,7 +635,7 @@ def test_scale(backend: TransformersBackend) -> None:
 def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
-    from fair_tta._linalg import unit
+    from internals import unit
 
     a = ZeroShot().adapt(clf._task, unit(features)).probabilities
     b = ZeroShot().adapt(clf._task, unit(7 * features)).probabilities

@@ -59,8 +59,9 @@ def test_what_is_not_a_number_is_refused(value: Any) -> None:
 
 
 def test_the_argument_of_an_error() -> None:
-    assert FairTTAError("pass `sensitive=[...]` or `targets`.").argument == "sensitive"
-    assert FairTTAError("it is late").argument is None
+    error = FairTTAError("`targets` should ...", argument="targets")
+    assert error.argument == "targets"
+    assert FairTTAError("`targets` are only mentioned").argument is None
 
 
 @pytest.mark.parametrize("scale", ["100", [1.0], torch.ones(2), 0, float("inf")])

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from fits import fit_on
+from internals import TASKS
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
-from fair_tta.miniature._world import TASKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from fair_tta.methods._registry import ADAPTERS
+from internals import ADAPTERS
 
 ROOT = Path(__file__).parents[1]
 KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}

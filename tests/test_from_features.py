@@ -11,6 +11,7 @@ import pytest
 import torch
 from checks import picture
 from fits import fit_on, fit_on_features, save
+from internals import stored_module as stored
 
 from fair_tta import (
     AssociationCorrection,
@@ -20,7 +21,6 @@ from fair_tta import (
     LogitBalance,
     ZeroShot,
 )
-from fair_tta.images import _stored as stored
 from fair_tta.methods import load_adapter
 
 DIM, SCALE, N = 32, 20.0, 700

@@ -14,12 +14,18 @@ import numpy as np
 import pytest
 import torch
 from cli_fixtures import tiny_model as tiny_model
+from internals import (
+    describe,
+    describe_adapter,
+    feature_identity,
+    fingerprint,
+    job_of,
+    load_backend,
+)
 from torch import nn
 
 from fair_tta import FairTPT, FairTPTClassifier, Templates, ZeroShot
-from fair_tta._identity import describe, describe_adapter, feature_identity, fingerprint
 from fair_tta.extend import AugMix
-from fair_tta.lab.runs._job import job_of, load_backend
 
 
 class InFile:

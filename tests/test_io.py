@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from fair_tta._io import whole_file, write_whole
+from internals import whole_file, write_whole
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:

@@ -248,3 +248,17 @@ def test_no_words_that_promise_too_much() -> None:
             "is fair",
         ):
             assert phrase not in text, (page.name, phrase)
+
+
+def test_only_internals_imports_private_modules() -> None:
+    """So a move inside the package changes one file of tests."""
+    offenders = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if path.name == "internals.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            if node.module.startswith("fair_tta") and "._" in node.module:
+                offenders.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert offenders == []

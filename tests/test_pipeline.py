@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from internals import FOLDER, _is_public, fetch_image
 from torch.utils.data import Dataset
 from transformers import pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -27,8 +28,6 @@ from fair_tta import (
     miniature,
 )
 from fair_tta.errors import ImageError, PromptError
-from fair_tta.images._fetch import _is_public, fetch_image
-from fair_tta.miniature._model import FOLDER
 
 LABELS = ["of a water bird", "of a land bird"]
 PLACES = ["on water", "on land"]

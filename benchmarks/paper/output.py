@@ -29,9 +29,9 @@ COLUMNS = (
     "suspect"
 ).split(",")
 
-HARM_COLUMNS = "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high".split(
-    ","
-)
+HARM_COLUMNS = (
+    "extra_class,by,set,group,setting,n,rate,low,high,change,change_low,change_high"
+).split(",")
 
 
 def to_csv(table: Table, figures: Sequence[Figure]) -> str:

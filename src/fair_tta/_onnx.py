@@ -264,7 +264,7 @@ def _files_beside(path: Path) -> list[Path]:
         raise
     except Exception as error:  # of its own kinds
         raise ModelError(
-            f"`images` {str(path)!r} cannot be loaded: {error}."
+            f"`images` {str(path)!r} cannot be loaded: {error}.", argument="images"
         ) from error
     entries = (entry for tensor in _tensors(model) for entry in tensor.external_data)
     locations = sorted({entry.value for entry in entries if entry.key == "location"})
@@ -274,7 +274,8 @@ def _files_beside(path: Path) -> list[Path]:
             raise ModelError(
                 f"`images` {str(path)!r} is not loaded: its weights should be regular files in its "
                 f"own folder (got the location {location!r}, which is {reason}); take a file of "
-                "somebody whom you trust, or export the model again."
+                "somebody whom you trust, or export the model again.",
+                argument="images",
             )
     return [path.parent / location for location in locations]
 
@@ -386,7 +387,10 @@ class OnnxBackend:
     ) -> None:
         self.path, self.image_processor = Path(images), preprocess
         if not self.path.is_file():
-            raise ModelError(f"`images` should be an ONNX file (got {str(images)!r}).")
+            raise ModelError(
+                f"`images` should be an ONNX file (got {str(images)!r}).",
+                argument="images",
+            )
         if scale is not None:
             check_number(
                 "scale", scale, "be a positive number", lambda x: 0 < x < math.inf
@@ -422,7 +426,8 @@ class OnnxBackend:
             session = runtime.InferenceSession(str(self.path))
         except Exception as error:  # of its own kinds
             raise ModelError(
-                f"`images` {str(self.path)!r} cannot be loaded: {error}"
+                f"`images` {str(self.path)!r} cannot be loaded: {error}",
+                argument="images",
             ) from error
         _check_ends(
             f"`images` {str(self.path)!r}", session.get_inputs(), session.get_outputs()

@@ -155,7 +155,8 @@ class FairTPTClassifier:
             )
         if not isinstance(cache, Cache | None):
             raise FairTTAError(
-                f"`cache` should be a Cache such as Cache(2**28) (got {cache!r})."
+                f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).",
+                argument="cache",
             )
         self._cache = Cache() if cache is None else cache
         self._backend: Backend = load(model, processor, device=device, dtype=dtype)
@@ -372,7 +373,8 @@ class FairTPTClassifier:
         """
         if errors not in ("raise", "skip"):
             raise FairTTAError(
-                f"`errors` should be 'raise' or 'skip' (got {errors!r})."
+                f"`errors` should be 'raise' or 'skip' (got {errors!r}).",
+                argument="errors",
             )
         if is_single_image(images):
             if errors == "skip":
@@ -459,7 +461,8 @@ class FairTPTClassifier:
                     f"`images` should not be a two-dimensional array with rows of {dim} numbers, "
                     f"as long as the features of {self._backend.name} (got {list(image.shape)}): "
                     "pass Features(array) if its rows are features, or array[:, :, None] if it is "
-                    "a grey image."
+                    "a grey image.",
+                    argument="images",
                 )
         return self._vision.load(image)
 
@@ -595,7 +598,8 @@ class FairTPTClassifier:
         """
         if is_single_image(images):
             raise ImageError(
-                "`images` should be a list of images (got one): encode([image])."
+                "`images` should be a list of images (got one): encode([image]).",
+                argument="images",
             )
         parts = []
         for batch in in_turn(checked_images(images), self._load, sys.maxsize):
@@ -794,7 +798,8 @@ def checked_images(images: Any) -> Iterable[Any]:
     if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
         raise ImageError(
             "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
-            f"iterable of images (got {type(images).__name__})."
+            f"iterable of images (got {type(images).__name__}).",
+            argument="images",
         )
     several: Iterable[Any] = images
     is_nested = isinstance(images, Tensor) and images.is_nested  # it has no length
@@ -811,5 +816,6 @@ def _only_features() -> FairTTAError:
     return FairTTAError(
         "stored features have neither pixels nor further views (`with_views`): choose a "
         "method that works on features, such as with_adapter('association-correction'), or pass "
-        "the images."
+        "the images.",
+        argument="with_views",
     )

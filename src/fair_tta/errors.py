@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from numbers import Integral, Real
@@ -24,11 +23,12 @@ __all__ = [
 class FairTTAError(ValueError):
     """Base class: catch it to catch everything fair-tta raises on purpose."""
 
-    @property
-    def argument(self) -> str | None:
-        """The argument at fault: the first name in backticks, None if there is none."""
-        found = re.search(r"`(\w+)", str(self))
-        return None if found is None else found[1]
+    argument: str | None
+    """The argument at fault, None if it is no argument."""
+
+    def __init__(self, *texts: object, argument: str | None = None) -> None:
+        super().__init__(*texts)
+        self.argument = argument
 
     def _named(self, names: Mapping[str, str]) -> str:
         """The message with other names for arguments, such as those of options.
@@ -68,8 +68,10 @@ class DatasetError(FairTTAError):
         short: the same on one line, if it is not the first of `text`.
     """
 
-    def __init__(self, text: str, short: str = "") -> None:
-        super().__init__(text)
+    def __init__(
+        self, text: str, short: str = "", *, argument: str | None = None
+    ) -> None:
+        super().__init__(text, argument=argument)
         self.short = short or text.partition("\n")[0]
 
 
@@ -112,7 +114,7 @@ def check_number(
 ) -> None:
     """Raise unless an argument is a number that fits; it `should`, say, "lie in [0, 1]"."""
     if not isinstance(value, Real) or not fits(value):
-        raise FairTTAError(f"`{name}` should {should} (got {value!r}).")
+        raise FairTTAError(f"`{name}` should {should} (got {value!r}).", argument=name)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:

@@ -81,7 +81,8 @@ class FairPipeline:
             or "{sensitive}" not in slot
         ):
             raise PromptError(
-                f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r})."
+                f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r}).",
+                argument="slot",
             )
         _check_timeout(timeout)
         self.backend = resolve(model, None)
@@ -128,7 +129,7 @@ class FairPipeline:
             lazy iterator for any other iterable.
         """
         if (image is None) == (images is None):
-            raise ImageError("pass either `image` or `images`.")
+            raise ImageError("pass either `image` or `images`.", argument="image")
         given = images if image is None else image
         timeout = self.timeout if timeout is None else _check_timeout(timeout)
         if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
@@ -136,7 +137,8 @@ class FairPipeline:
         if not isinstance(hypothesis_template, str) or "{" not in hypothesis_template:
             raise PromptError(
                 "`hypothesis_template` should have {} in place of a label "
-                f"(got {hypothesis_template!r})."
+                f"(got {hypothesis_template!r}).",
+                argument="hypothesis_template",
             )
         answer = self._answerer(candidate_labels, hypothesis_template, batch_size)
         if is_single_image(given):

@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import GroupsOver, schema
 from msgspec import to_builtins
 
 from fair_tta import FairTPT, metrics
 from fair_tta.auditing import Audit, Scores, audit, compare
-from fair_tta.auditing._document import schema
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.lab.report import html
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._estimates import GroupsOver
 from fair_tta.prediction import Prediction
 
 jsonschema: Any = pytest.importorskip("jsonschema")

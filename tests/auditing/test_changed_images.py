@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from internals import ChangedImages, small_copy
 from PIL import Image
 
-from fair_tta.auditing._examination import ChangedImages, small_copy
 from fair_tta.errors import ImageError
 from fair_tta.prediction import Prediction
 

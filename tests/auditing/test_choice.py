@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from internals import recommended, verdict_on
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta.auditing import compare
-from fair_tta.auditing._judge import recommended, verdict_on
 
 HALFWAY = {**EVEN, ("dog", "out"): (50, 100)}
 LEVELLED_DOWN: Rates = dict.fromkeys(CLEAR, (22, 100))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_fixtures import call
+from internals import schema
 
 from fair_tta import TPT
 from fair_tta.auditing import Audit, Examination, Scores, audit, compare
-from fair_tta.auditing._document import schema
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import html, markdown
 

@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import (
+    NOTICE,
+    Associations,
+    ExaminationDocument,
+    pseudo_equalized_odds_difference,
+    r_squared,
+    wilson,
+)
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, OrthCali, Zero, ZeroShot
 from fair_tta.auditing import Examination
-from fair_tta.auditing._examination import Associations, ExaminationDocument
-from fair_tta.auditing._examine import NOTICE
 from fair_tta.errors import ImageError
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, r_squared
-from fair_tta.metrics.intervals._closed_forms import wilson
 from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(10)]

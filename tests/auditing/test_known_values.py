@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from fits import fit_on
+from internals import Identity
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot, audit, miniature
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.images._views import Identity
 from fair_tta.methods import TIE, TIEStar
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")

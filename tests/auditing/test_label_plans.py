@@ -7,8 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-
-from fair_tta.auditing._examine import change_labels, gap_labels, group_labels
+from internals import change_labels, gap_labels, group_labels
 
 Z, POWER = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
 

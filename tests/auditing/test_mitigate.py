@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fits import fit_on
+from internals import MiniatureTask
 
 from fair_tta import (
     AssociationCorrection,
@@ -17,7 +18,6 @@ from fair_tta import (
 from fair_tta.auditing import Mitigation
 from fair_tta.methods import load_adapter
 from fair_tta.miniature import BADGES, BIRDS
-from fair_tta.miniature._world import MiniatureTask
 
 DRAWN = BIRDS.draw(450)
 IMAGES = [one.image for one in DRAWN]

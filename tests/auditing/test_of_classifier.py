@@ -13,16 +13,13 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import FOLDER, FixedRate, Identity, model_identity, weights_hash
 from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta._identity import model_identity, weights_hash
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.images._views import Identity
-from fair_tta.methods.tuning._rates import FixedRate
 from fair_tta.metrics import Bootstrap
-from fair_tta.miniature._model import FOLDER
 from fair_tta.models import TransformersBackend
 
 IMAGES = [picture(i) for i in range(8)]

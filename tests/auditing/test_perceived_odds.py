@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import pseudo_equalized_odds_difference, pseudo_odds
 
 from fair_tta import metrics
 from fair_tta.auditing import Audit, Scores, audit, compare
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import html, markdown
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, pseudo_odds
 
 N, QUICK = 400, Bootstrap(200)
 CLASSES, GENDER, AGE = ["cat", "dog"], ["man", "woman"], ["young", "old"]

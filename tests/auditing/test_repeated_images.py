@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import COMPARED, join_clusters
 
 from fair_tta import FairTPTClassifier, Features
 from fair_tta.auditing import Audit, Scores, audit, compare
-from fair_tta.auditing._document import COMPARED
 from fair_tta.lab.report import html, markdown
-from fair_tta.metrics._answer_table import join_clusters
 
 IMAGES, TIMES = 240, 5
 

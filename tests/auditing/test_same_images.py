@@ -22,7 +22,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarni
 
 TASK = miniature.BADGES
 QUICK = Bootstrap(100)
-OTHER_IMAGES = "should be of the same images in the same order, but the images of 'a' and 'b' differ"
+OTHER_IMAGES = (
+    "should be of the same images in the same order, "
+    "but the images of 'a' and 'b' differ"
+)
 
 
 def answered(name: str, digests: Sequence[object] | None) -> Audit:

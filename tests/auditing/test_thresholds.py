@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from internals import SHORT, judge, read_thresholds
 from verdict_samples import CLEAR, made
 
-from fair_tta.auditing._judge import SHORT, judge, read_thresholds
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics.definitions import METRICS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import schema
 
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.auditing._document import schema
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
 from fair_tta.lab.report import html
 

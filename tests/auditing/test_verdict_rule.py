@@ -7,16 +7,15 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import Verdict, cards, in_short, not_measurable, recommended, verdict_on
 from report_samples import Page
 from scipy.stats import binomtest
 from verdict_samples import Rates, answers, made
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.auditing import Audit
-from fair_tta.auditing._judge import Verdict, not_measurable, recommended, verdict_on
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report._verdict import cards, in_short
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 

@@ -92,7 +92,7 @@ def test_runs_from_end_to_end_and_goes_on(
 def test_every_method_of_the_library_is_asked(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fair_tta.methods._registry import ADAPTERS
+    from internals import ADAPTERS
 
     monkeypatch.setattr(sys, "argv", ["effect.py"])
     needs_more = {"sem", "ttr"}  # a file, and what all classes are kinds of

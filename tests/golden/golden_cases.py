@@ -32,6 +32,7 @@ import families
 
 # isort: split
 from fits import fit_on
+from internals import TASKS, DistortedViews
 
 from fair_tta import (
     ELRA,
@@ -70,8 +71,6 @@ from fair_tta.methods import (
     TIEStar,
     TSLoss,
 )
-from fair_tta.methods.field._seraser import DistortedViews
-from fair_tta.miniature._world import TASKS
 
 HERE = Path(__file__).parent
 PREDICTIONS = HERE / "predictions.json"

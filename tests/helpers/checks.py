@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from internals import Task, Templates, unit
 from PIL import Image
 from torch import Tensor
 
-from fair_tta._linalg import unit
 from fair_tta.models import Backend
-from fair_tta.prompts._task import Task
-from fair_tta.prompts._templates import Templates
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 SENSITIVE = {"place": {"water": "on water", "land": "on land"}}

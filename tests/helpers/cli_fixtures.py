@@ -14,10 +14,10 @@ import families
 import pytest
 import transformers
 from checks import picture
+from internals import ROWS, Store, StoredRow
 from typer.testing import CliRunner
 
 from fair_tta.lab.cli import app
-from fair_tta.lab.runs._store import ROWS, Store, StoredRow
 
 NAMES = [
     *("--targets", "cat=of a cat", "--targets", "dog=of a dog, black"),

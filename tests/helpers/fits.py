@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
+from internals import fit_encoded, fit_method, settings_of
+
 from fair_tta.extend import Adapter
-from fair_tta.methods._fitting import fit_encoded, fit_method, settings_of
 
 M = TypeVar("M", bound=Adapter)
 

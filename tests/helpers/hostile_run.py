@@ -17,12 +17,12 @@ from typing import Any
 import families
 import numpy as np
 import torch
+from internals import ImageInput
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ZeroShot
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
-from fair_tta.images._load import ImageInput
 from fair_tta.models import resolve
 
 ROOM = 2 << 30  # bytes that may be asked for; 12,000 x 1 pixels would need five

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from checks import picture
 from dataset_fixtures import write_csv
+from internals import Dataset
 
 from fair_tta.datasets import BenchmarkTask, read_folder
-from fair_tta.datasets._records import Dataset
 
 TASK = BenchmarkTask(
     "pets",

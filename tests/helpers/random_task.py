@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from hypothesis import strategies as st
+from internals import unit
 from torch import Tensor
 
 from fair_tta import Templates, ZeroShot
-from fair_tta._linalg import unit
 from fair_tta.extend import Cache, Task
 
 DIM = 24

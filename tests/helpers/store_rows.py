@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fair_tta.lab.runs._store import Key, StoredRow
+from internals import Key, StoredRow
+
 from fair_tta.prediction import Prediction
 
 PREDICTION = Prediction(

@@ -10,9 +10,8 @@ import pytest
 from augmix_reference import OPS, WARP_LEVELS
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from internals import augment_module as augment
 from PIL import Image
-
-from fair_tta.images import _augment as augment
 
 Pixels = npt.NDArray[np.uint8]
 light = settings(max_examples=40, deadline=None, database=None)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import picture
+from internals import DistortedViews
 from PIL import Image
 
 from fair_tta import FairTTAError
 from fair_tta.extend import Views
-from fair_tta.methods.field._seraser import DistortedViews
 
 GREY = Image.new("RGB", (60, 40), (128, 128, 128))
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-
-from fair_tta.images import _augment as augment
-from fair_tta.images import _draw as batch
+from internals import augment_module as augment
+from internals import draw_module as batch
 
 HEIGHT, WIDTH = 40, 52
 

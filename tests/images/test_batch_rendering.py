@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-
-from fair_tta.images import _augment as augment
-from fair_tta.images._draw import Recipe, render, render_batch
-from fair_tta.images._views import AugMix, content_generator
+from internals import AugMix, Recipe, content_generator, render, render_batch
+from internals import augment_module as augment
 
 CPU = torch.device("cpu")
 PICTURES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40)])]

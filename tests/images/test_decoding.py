@@ -14,12 +14,11 @@ from weakref import WeakValueDictionary
 
 import pytest
 from checks import picture
+from internals import Decoder, ahead, are_files, in_turn, load_image
 from PIL import Image
 
 from fair_tta import FairTPTClassifier
 from fair_tta.errors import ImageError
-from fair_tta.images._batches import Decoder, ahead, are_files, in_turn
-from fair_tta.images._load import load_image
 
 BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
 

@@ -8,11 +8,11 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import vision_module as features
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, Zero
 from fair_tta.extend import AugMix, Cache
-from fair_tta.images import _vision as features
 from fair_tta.models import TransformersBackend
 
 

@@ -9,9 +9,9 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
+from internals import fetch_image
 
 from fair_tta.errors import ImageError
-from fair_tta.images._fetch import fetch_image
 
 
 def test_the_body_of_a_redirect_is_not_kept() -> None:

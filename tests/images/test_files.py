@@ -17,14 +17,11 @@ import pytest
 from checks import picture
 from cli_fixtures import NAMES, audit_arguments, call, write_labels
 from cli_fixtures import tiny_model as tiny_model
+from internals import ProblemKind, Unlisted, load_image, read_utkface, walk
 
 from fair_tta import FairTPTClassifier
-from fair_tta._io import Unlisted, walk
 from fair_tta.datasets import BenchmarkTask
-from fair_tta.datasets._records import ProblemKind
-from fair_tta.datasets._utkface import read_utkface
 from fair_tta.errors import ImageError
-from fair_tta.images._load import load_image
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
 PATIENCE = 30.0  # seconds, for what should take none

@@ -19,10 +19,10 @@ import torch
 import transformers
 from checks import picture
 from cli_fixtures import call, write_labels
+from internals import MOST_ENLARGED, Metered, check_enlarged, load_image
 from PIL import Image
 
 from fair_tta.errors import ImageError
-from fair_tta.images._load import MOST_ENLARGED, Metered, check_enlarged, load_image
 
 
 def line(width: int, height: int) -> bytes:

@@ -19,10 +19,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import is_single_image, load_image
 from PIL import Image, ImageOps
 
 from fair_tta.errors import ImageError
-from fair_tta.images._load import is_single_image, load_image
 
 FORMATS = ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF"]
 PLAIN_MODES = ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK"]

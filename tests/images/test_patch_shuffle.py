@@ -7,8 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta.methods.field._deyo import PatchShuffle
+from internals import PatchShuffle
 
 
 def patches(picture: torch.Tensor, grid: int) -> list[bytes]:

@@ -12,11 +12,11 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from families_open_clip import OPEN_CLIP
+from internals import PixelSpec
 from PIL import Image, ImageOps
 
 from fair_tta import FairTPTClassifier
 from fair_tta.extend import AugMix
-from fair_tta.images._vision import PixelSpec
 
 Change = Callable[[Image.Image], Image.Image]
 

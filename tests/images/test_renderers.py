@@ -6,10 +6,10 @@ import families
 import pytest
 import torch
 from checks import picture
+from internals import Renderer
 
 from fair_tta import FairTPTClassifier, FairTTAError, Zero
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import Renderer
 
 CPU, OTHER = torch.device("cpu"), torch.device("meta")
 

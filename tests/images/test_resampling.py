@@ -8,10 +8,9 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import crops, resampling_weights
+from internals import draw_module as resampling
 from PIL import Image
-
-from fair_tta.images import _draw as resampling
-from fair_tta.images._draw import crops, resampling_weights
 
 BOXES = [(0, 0, 40, 52, 0), (3, 7, 20, 11, 1), (39, 51, 1, 1, 0), (5, 0, 9, 52, 1)]
 

@@ -12,11 +12,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import CHUNK, image_digest, stack
 
 from fair_tta import FairTTAError, Features
 from fair_tta.errors import FeatureMismatchWarning
-from fair_tta.images._stored import CHUNK, stack
-from fair_tta.images._vision import image_digest
 
 DIM = 8
 

@@ -16,12 +16,19 @@ import torch
 from augmix_reference import WARP_LEVELS, reference_views, replay
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import (
+    AugMix,
+    Identity,
+    Recipe,
+    Views,
+    content_generator,
+    load_image,
+    render,
+    resize,
+)
 from PIL import Image
 
 from fair_tta.errors import FairTTAError
-from fair_tta.images._draw import Recipe, render, resize
-from fair_tta.images._load import load_image
-from fair_tta.images._views import AugMix, Identity, Views, content_generator
 
 light = settings(max_examples=40, deadline=None, database=None)
 STRATEGIES: list[Views] = [Identity(), AugMix(5), AugMix(5, severity=10, width=2)]

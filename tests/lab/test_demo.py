@@ -11,6 +11,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from internals import (
+    METHODS,
+    ONE_VIEW,
+    REFERENCE_IMAGES,
+    TASKS,
+    WITH_VIEWS,
+    Episode,
+    Job,
+    demo_table,
+    gallery,
+    one_thread,
+    run_episodes,
+    shown_figure,
+    times,
+    to_audits,
+    to_html,
+    to_rich,
+    undefined,
+)
 from report_samples import Page
 from rich.console import Console
 from typer.testing import CliRunner
@@ -18,27 +37,8 @@ from typer.testing import CliRunner
 from fair_tta import TPT, LogitBalance, Zero, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.lab._demo import (
-    METHODS,
-    ONE_VIEW,
-    REFERENCE_IMAGES,
-    WITH_VIEWS,
-    Episode,
-    demo_table,
-    gallery,
-    one_thread,
-    run_episodes,
-    shown_figure,
-    to_audits,
-    to_html,
-    to_rich,
-)
 from fair_tta.lab.cli import app
-from fair_tta.lab.report._numbers import times
-from fair_tta.lab.runs._job import Job
 from fair_tta.metrics import Estimate
-from fair_tta.metrics._estimates import undefined
-from fair_tta.miniature._world import TASKS
 
 IMAGES = 8
 """Of each seed: two of each group of birds."""

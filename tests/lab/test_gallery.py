@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 from checks import picture
-
-from fair_tta.datasets._records import Record
-from fair_tta.lab._gallery import MOST_IN_GALLERY, OF_EACH_KIND, GroupGallery
-from fair_tta.lab.runs._store import Key, StoredRow
+from internals import (
+    MOST_IN_GALLERY,
+    OF_EACH_KIND,
+    GroupGallery,
+    Key,
+    Record,
+    StoredRow,
+)
 
 
 def answer(label: str, probability: float) -> StoredRow:

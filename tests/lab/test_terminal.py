@@ -10,18 +10,26 @@ from typing import Any
 
 import pytest
 from cli_fixtures import call
+from internals import (
+    SHOWN_METRICS,
+    Estimate,
+    _metric_table,
+    duration,
+    make_progress,
+    make_table,
+    plain_number,
+    shown_figure,
+    times,
+    to_rich,
+    undefined,
+)
+from internals import predict_module as predict_output
+from internals import terminal_module as terminal
 from rich.console import Console
 from rich.text import Text
 
 from fair_tta import Prediction
-from fair_tta.lab import _terminal as terminal
-from fair_tta.lab._demo import shown_figure, to_rich
-from fair_tta.lab._terminal import make_progress, make_table
-from fair_tta.lab.cli import _predict as predict_output
-from fair_tta.lab.cli._tables import SHOWN_METRICS, _metric_table
 from fair_tta.lab.report import Overview
-from fair_tta.lab.report._numbers import duration, plain_number, times
-from fair_tta.metrics._estimates import Estimate, undefined
 
 WIDTHS = [60, 80, 120]
 NAMES = [

@@ -20,14 +20,13 @@ import literal
 import open_clip
 import pytest
 import torch
+from internals import Task, unit
 from long_steps import parts, tolerance
 from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPT, FairTPTMO, FixedRate, OrthCali, Templates, Zero
-from fair_tta._linalg import unit
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 from fair_tta.models import OpenClipBackend, TransformersBackend
-from fair_tta.prompts._task import Task
 
 TARGETS = {"cat": "cat", "dog": "black dog", "bird": "water bird"}
 ONE = {"sex": {"m": "male", "f": "female"}}

@@ -9,19 +9,14 @@ import numpy as np
 import pytest
 import torch
 from fits import fit_on_features
+from internals import _chosen_head, anchored_head, cell_weights, unit
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from fair_tta import FairTTAError
-from fair_tta._linalg import unit
 from fair_tta.errors import SmallReferenceWarning
 from fair_tta.methods import BalancedHead
-from fair_tta.methods.corrections._balanced_head import (
-    _chosen_head,
-    anchored_head,
-    cell_weights,
-)
 
 Array = Any
 SCALE = 20.0

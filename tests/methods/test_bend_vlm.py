@@ -12,6 +12,7 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
+from internals import bend
 from random_task import (
     DIM,
     Drawn,
@@ -25,7 +26,6 @@ from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
 from fair_tta.methods import BendVLM
-from fair_tta.methods.field._bend_vlm import bend
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 Array = npt.NDArray[np.float64]

@@ -8,11 +8,11 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
+from internals import to_predictions
 from random_task import Drawn, EncodedClassifier, drawn
 
 from fair_tta import AssociationCorrection, LogitBalance, Prediction, ZeroShot
 from fair_tta.extend import Outcome
-from fair_tta.methods._predictions import to_predictions
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

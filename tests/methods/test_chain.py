@@ -9,13 +9,13 @@ import families
 import pytest
 import torch
 from checks import picture
+from internals import Chained, Texts
 from torch import Tensor
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
 from fair_tta.errors import FairTTAError
 from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, UsesTexts
 from fair_tta.methods import SLoss, SuperTSLoss
-from fair_tta.methods._base import Chained, Texts
 
 NAMES = {"gender": ["man", "woman"], "age": ["young", "old"]}
 

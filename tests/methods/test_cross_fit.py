@@ -9,15 +9,12 @@ from hashlib import blake2b
 
 import pytest
 from fits import fit_on
+from internals import Adapter, CrossFitted, cross_fit, fingerprint, image_digest
 from PIL.Image import Image
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Prediction, ZeroShot
-from fair_tta._identity import fingerprint
 from fair_tta.errors import SmallReferenceWarning
-from fair_tta.images._vision import image_digest
 from fair_tta.methods import UMFC
-from fair_tta.methods._base import Adapter
-from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.miniature import BADGES
 
 IMAGES = [drawn.image for drawn in BADGES.draw(60)]

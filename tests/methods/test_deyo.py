@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from internals import NOTHING_PASSED, PatchShuffle, content_generator, unit
 from plain_towers import classifier
 
 from fair_tta import FairTTAError, FixedRate
-from fair_tta._linalg import unit
 from fair_tta.errors import TowerError
-from fair_tta.images._views import content_generator
 from fair_tta.methods import DeYO
-from fair_tta.methods.field._deyo import NOTHING_PASSED, PatchShuffle
 
 
 def both_features(clf: Any, image: Any) -> tuple[Any, Any]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 from hypothesis import given
+from internals import nearest
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta.methods import EpisodicTIE
-from fair_tta.methods.field._tie import nearest
 
 
 def answer(case: Drawn) -> Tensor:

@@ -16,6 +16,21 @@ import pytest
 import torch
 from checks import picture
 from fits import fit_on
+from internals import (
+    BOUNDED,
+    LONG,
+    NO_CLASS,
+    NO_IMAGE,
+    NO_STEP,
+    NOT_FINITE,
+    Chained,
+    DistortedViews,
+    Identity,
+    KLFromUniform,
+    Scores,
+    unit,
+)
+from internals import registry_module as text_form
 from torch import Tensor
 
 from fair_tta import (
@@ -34,10 +49,8 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta._linalg import unit
 from fair_tta.errors import PromptError
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.images._views import Identity
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -60,12 +73,6 @@ from fair_tta.methods import (
     TIEStar,
     TSLoss,
 )
-from fair_tta.methods import _registry as text_form
-from fair_tta.methods._base import NO_CLASS, NO_IMAGE, Chained
-from fair_tta.methods._predictions import NOT_FINITE
-from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
-from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP
-from fair_tta.metrics._scores import Scores
 from fair_tta.models import TransformersBackend
 
 TARGETS = ["cat", "black dog", "water bird"]
@@ -602,13 +609,13 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
         (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
         (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number from 0 on"),
         (
-            lambda: FairTPT() >> TPT(),
+            lambda: FairTPT() >> TPT(),  # type: ignore[operator]
             "the second method of a chain should be a UsesTexts",
-        ),  # type: ignore[operator]
+        ),
         (
-            lambda: Chained(Zero(), OrthCali()),
+            lambda: Chained(Zero(), OrthCali()),  # type: ignore[arg-type]
             "the first method of a chain should be a FindsTexts",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: ELRA(beta=0), "`beta` should be a positive number"),
         (lambda: ELRA(sigma=math.inf), "`sigma` should be a positive number"),
         (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-
-from fair_tta.methods._predictions import fetch
+from internals import fetch
 
 
 def test_parts_come_out_as_they_went_in() -> None:

@@ -15,6 +15,15 @@ import pytest
 import torch
 from checks import picture
 from fits import fit_on, fit_on_features, save
+from internals import (
+    Adapter,
+    FairTPT,
+    Needs,
+    ReferenceBatch,
+    UsesTexts,
+    _digest,
+    check_adapter,
+)
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -24,10 +33,6 @@ from fair_tta import FairTPTClassifier, FairTTAError, Features, LogitBalance, Ze
 from fair_tta.errors import ModelError, PromptError, SmallReferenceWarning
 from fair_tta.extend import FittedMethod, Outcome, Reference, Task
 from fair_tta.methods import BalancedHead, load_adapter
-from fair_tta.methods._base import Adapter, Needs, UsesTexts, check_adapter
-from fair_tta.methods._fitting import ReferenceBatch
-from fair_tta.methods._reference import _digest
-from fair_tta.methods.paper._fair_tpt import FairTPT
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

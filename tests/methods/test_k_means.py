@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from internals import k_means, nearest_centre
 from random_task import random_units
-
-from fair_tta.methods.field._clusters import k_means, nearest_centre
 
 
 @pytest.mark.parametrize("clusters", [1, 3, 6])

@@ -17,6 +17,7 @@ import pytest
 import torch
 from fits import fit_on, fit_on_features, save
 from hypothesis import given
+from internals import describe, describe_adapter, unit
 from random_task import (
     Drawn,
     EncodedClassifier,
@@ -36,8 +37,6 @@ from fair_tta import (
     metrics,
     miniature,
 )
-from fair_tta._identity import describe, describe_adapter
-from fair_tta._linalg import unit
 from fair_tta.errors import ImageError, ModelError, PromptError, SmallReferenceWarning
 from fair_tta.methods import load_adapter
 

@@ -11,10 +11,9 @@ from itertools import product
 
 import long_steps
 import pytest
+from internals import LONG_STEP, TASKS
 
 from fair_tta import FairTPT, FairTPTMO
-from fair_tta.methods.tuning._rates import LONG_STEP
-from fair_tta.miniature._world import TASKS
 
 METHODS = [(FairTPT, "super-TS"), *product([FairTPTMO], long_steps.LOSSES)]
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from checks import picture
+from internals import Identity
 from plain_towers import classifier, entropy, norm_parameters, tuned
 
 from fair_tta import FixedRate
-from fair_tta.images._views import Identity
 from fair_tta.methods import MEMO
 
 

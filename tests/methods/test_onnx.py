@@ -16,10 +16,10 @@ import pytest
 import test_every_adapter as every
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import fingerprint
 from PIL import Image
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
-from fair_tta._identity import fingerprint
 from fair_tta.errors import ModelError
 from fair_tta.extend import Adapter, OnnxBackend, Outcome
 from fair_tta.methods import EpisodicTIE, Tent

@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 from checks import picture
 from extending_page import HEAD, documented
+from internals import (
+    Chained,
+    Job,
+    describe_adapter,
+    parse_adapter,
+    parse_adapters,
+    short_name,
+)
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, OrthCali, ZeroShot
-from fair_tta._identity import describe_adapter
-from fair_tta.lab.runs._job import Job
-from fair_tta.methods._base import Chained
-from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 MORE = """
 class Plain(Adapter):

@@ -14,14 +14,13 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import Identity, balance_part
 from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unrelated
 from torch import Tensor
 
 from fair_tta import TPT, FairTPTClassifier, Templates
 from fair_tta.errors import PromptError
-from fair_tta.images._views import Identity
 from fair_tta.methods import PartialProjection
-from fair_tta.methods.field._partial_projection import balance_part
 
 optimize: Any = pytest.importorskip("scipy.optimize")
 linalg: Any = pytest.importorskip("scipy.linalg")

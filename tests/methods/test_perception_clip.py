@@ -15,14 +15,13 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import Identity, given_context
 from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta.errors import PromptError
-from fair_tta.images._views import Identity
 from fair_tta.methods import PerceptionCLIP
-from fair_tta.methods.field._perception_clip import given_context
 
 
 def by_formula(

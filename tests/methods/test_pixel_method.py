@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 from checks import picture
+from internals import (
+    DistortedViews,
+    ImageSource,
+    Worker,
+    WorkUnit,
+    job_of,
+    parse_adapter,
+)
 from PIL.Image import Image
 from plain_towers import classifier
 
 from fair_tta import FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta.errors import TowerError
 from fair_tta.extend import Needs, Outcome, PixelAdapter, Task
-from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import WorkUnit, job_of
-from fair_tta.lab.runs._worker import Worker
 from fair_tta.methods import SAR, DeYO, SEraser, Tent
-from fair_tta.methods._registry import parse_adapter
-from fair_tta.methods.field._seraser import DistortedViews
 
 METHODS: list[Any] = [
     SEraser(auxiliary=DistortedViews(3), steps=2),

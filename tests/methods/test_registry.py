@@ -8,6 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from internals import (
+    ADAPTERS,
+    Chained,
+    DistortedViews,
+    KLFromUniform,
+    complete_adapters,
+    describe_settings,
+    parse_adapter,
+    parse_adapters,
+)
 
 import fair_tta
 from fair_tta import (
@@ -25,7 +35,6 @@ from fair_tta import (
 )
 from fair_tta import methods as adapters
 from fair_tta.extend import Adapter
-from fair_tta.lab.cli._methods import complete_adapters
 from fair_tta.methods import (
     MEMO,
     SAGE,
@@ -37,14 +46,6 @@ from fair_tta.methods import (
     Tent,
     TSLoss,
 )
-from fair_tta.methods._base import Chained
-from fair_tta.methods._registry import (
-    ADAPTERS,
-    describe_settings,
-    parse_adapter,
-    parse_adapters,
-)
-from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
 
 
 def test_every_adapter_has_a_name() -> None:

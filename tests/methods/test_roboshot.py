@@ -13,14 +13,13 @@ import pytest
 import torch
 from checks import picture
 from hypothesis import given
+from internals import NO_CLASS, Identity
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, Features, ZeroShot
 from fair_tta.errors import PromptError
-from fair_tta.images._views import Identity
 from fair_tta.methods import RoboShot
-from fair_tta.methods._base import NO_CLASS
 from fair_tta.miniature import BADGES
 
 Array = npt.NDArray[np.float64]

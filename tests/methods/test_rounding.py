@@ -12,6 +12,8 @@ import torch
 from fits import fit_on
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import NO_CLASS, NO_IMAGE, coarsest, floor_of, is_rounding, project_out
+from internals import registry_module as registry
 from random_task import DIM, drawn, random_units
 
 from fair_tta import (
@@ -23,7 +25,6 @@ from fair_tta import (
     Prediction,
     ZeroShot,
 )
-from fair_tta._linalg import coarsest, floor_of, is_rounding, project_out
 from fair_tta.extend import Adapter
 from fair_tta.methods import (
     SAGE,
@@ -37,8 +38,6 @@ from fair_tta.methods import (
     RoboShot,
     TIEStar,
 )
-from fair_tta.methods import _registry as registry
-from fair_tta.methods._base import NO_CLASS, NO_IMAGE
 
 Array = npt.NDArray[np.float32]
 

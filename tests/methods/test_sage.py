@@ -11,13 +11,12 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import OPENINGS, Identity, widest
 from random_task import random_units
 
 from fair_tta import FairTPTClassifier, FairTTAError
 from fair_tta.errors import PromptError
-from fair_tta.images._views import Identity
 from fair_tta.methods import SAGE
-from fair_tta.methods.field._sage import OPENINGS, widest
 
 TEMPLATES = (
     "a photo of a {}.",

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from checks import picture
+from internals import NO_VIEW_PASSED
 from plain_towers import classifier, entropy, tuned
 
 from fair_tta import FairTTAError, FixedRate
 from fair_tta.methods import SAR
-from fair_tta.methods.tuning._weights import NO_VIEW_PASSED
 
 
 def sam_step(margin: float, radius: float) -> Any:

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from internals import DIVERSE, fingerprint, load_one_of, save_adapter
 from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
-from fair_tta._identity import fingerprint
 from fair_tta.methods import SEM
-from fair_tta.methods._fitting import load_one_of, save_adapter
-from fair_tta.methods.field._sem import DIVERSE
 from fair_tta.models import TransformersBackend
 
 TARGETS = ["cat", "black dog", "bird"]

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from internals import DistortedViews, KLFromUniform, WeightedSum, tune
 from PIL import Image
 from plain_towers import classifier
 from torch.nn.functional import kl_div
 
 from fair_tta import ELRA, FairTTAError, FixedRate
 from fair_tta.methods import SEraser
-from fair_tta.methods.field._seraser import DistortedViews, KLFromUniform
-from fair_tta.methods.tuning._directions import WeightedSum
-from fair_tta.methods.tuning._loop import tune
 
 
 def pair(image: Any, _: Any) -> list[Any]:
@@ -205,9 +203,9 @@ class NotFrozen:
     ("make", "message"),
     [
         (
-            lambda: SEraser(auxiliary=3),
+            lambda: SEraser(auxiliary=3),  # type: ignore[arg-type]
             "`auxiliary` should be a function of an image and a random",
-        ),  # type: ignore[arg-type]
+        ),
         (lambda: SEraser(auxiliary=DistortedViews), "`auxiliary` should be a function"),  # type: ignore[arg-type]
         (lambda: SEraser(steps=-1), "`steps` should be a whole number from 0 on"),
         (lambda: SEraser(rate=1), "`rate` should be a policy"),  # type: ignore[arg-type]

@@ -9,9 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import basis_of, pair_differences, part_within, project_out
 from random_task import DIM, random_units
-
-from fair_tta._linalg import basis_of, pair_differences, part_within, project_out
 
 linalg: Any = pytest.importorskip("scipy.linalg")
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from fits import fit_on_features, save
 from hypothesis import given
+from internals import unit
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
-from fair_tta._linalg import unit
 from fair_tta.methods import TIE, EpisodicTIE, TIEStar, load_adapter
 
 Array = npt.NDArray[np.float64]

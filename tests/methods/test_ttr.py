@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
+from internals import NOT_EPISODIC, Backend
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta.methods import TTR
-from fair_tta.methods.field._ttr import NOT_EPISODIC
 from fair_tta.models import TransformersBackend
-from fair_tta.models._backend import Backend
 
 TARGETS, TEMPLATE = ["cat", "black dog"], "a photo of a {}."
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
+from internals import unit
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
 from fair_tta import TPT, FairTTAError
-from fair_tta._linalg import unit
 from fair_tta.errors import PromptError
 from fair_tta.methods import UMFC
 

@@ -12,15 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import mean_change_ends, mean_rate_ends, paired_ends
 
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics.intervals._closed_forms import (
-    mean_change_ends,
-    mean_rate_ends,
-    paired_ends,
-)
 
 Case = list[tuple[str, str, str]]
 ROWS = st.lists(

@@ -10,14 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import (
+    AnswerTable,
+    Floats,
+    Ints,
+    Metric,
+    Over,
+    read_answer_table,
+    resampled,
+)
+from internals import rates_module as _rates
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Bootstrap, Estimate, _rates, definitions
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints, read_answer_table
-from fair_tta.metrics._estimates import Over
-from fair_tta.metrics._metric import Metric
-from fair_tta.metrics.intervals._bootstrap import resampled
+from fair_tta.metrics import Bootstrap, Estimate, definitions
 
 
 def noisy(

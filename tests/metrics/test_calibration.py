@@ -10,14 +10,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import Scores, calibration, calibration_error, read_answer_table
 
 from fair_tta import FairTPTClassifier, audit, metrics
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._answer_table import read_answer_table
-from fair_tta.metrics._calibration import calibration
-from fair_tta.metrics._score_figures import calibration_error
-from fair_tta.metrics._scores import Scores
 from fair_tta.miniature import BIRDS
 
 QUICK = Bootstrap(200)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from internals import normalised_entropy
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.methods.tuning._entropy import normalised_entropy
 
 
 def test_indifference_and_confidence_are_mean_entropies() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import clopper_pearson_ends
 
 from fair_tta.metrics import worst_group_accuracy
-from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import paired_ends, wilson
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics.intervals._closed_forms import paired_ends, wilson
 
 stats: Any = pytest.importorskip("scipy.stats")
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import Metric, by_group
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._rates import by_group
 
 GENERATOR = np.random.default_rng(0)
 N = 400

@@ -13,15 +13,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import (
+    SELECTION_GAPS,
+    GroupsOver,
+    Metric,
+    gaps_of_classes,
+    pseudo_odds,
+    read_answer_table,
+)
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._answer_table import read_answer_table
-from fair_tta.metrics._estimates import GroupsOver
-from fair_tta.metrics._groups import SELECTION_GAPS, gaps_of_classes
-from fair_tta.metrics._metric import Metric
-from fair_tta.metrics._perceived import pseudo_odds
 
 Case = tuple[list[str], list[str], list[str]]
 CLASSES, VALUES = ["cat", "dog", "bird"], ["man", "woman", "other"]

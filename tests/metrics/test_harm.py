@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import paired_ends
 
 from fair_tta import FairTTAError
 from fair_tta.errors import SmallGroupWarning, UnknownAnswerWarning
 from fair_tta.metrics import harm_rate, harm_rate_change
-from fair_tta.metrics.intervals._closed_forms import paired_ends
 
 stats: Any = pytest.importorskip("scipy.stats")
 pytestmark = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta.metrics.intervals._closed_forms import step_down
+from internals import step_down
 
 
 def rejected(p_values: list[float], error: float) -> set[int]:

@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from internals import Figure
+from internals import functions_module as _functions
 
 import mkdocs_metrics
 from fair_tta import metrics
-from fair_tta.metrics import _functions, definitions
-from fair_tta.metrics._metric import Figure
+from fair_tta.metrics import definitions
 from fair_tta.metrics.definitions import METRICS
 
 ROOT = Path(__file__).parents[2]

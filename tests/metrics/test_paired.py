@@ -16,13 +16,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import AnswerTable, ByDraws, Estimate, Figure, Metric, mean
 
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._estimates import Estimate
-from fair_tta.metrics._metric import Figure, Metric
-from fair_tta.metrics.intervals._extremes import ByDraws
 
 ALL = (
     definitions.ACCURACY,

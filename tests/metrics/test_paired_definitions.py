@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import Figure
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit, compare
-from fair_tta.metrics._metric import Figure
 from fair_tta.metrics.definitions import METRICS
 
 

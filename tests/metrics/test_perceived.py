@@ -11,17 +11,18 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
-from fair_tta import metrics
-from fair_tta.errors import FairTTAError, SmallGroupWarning
-from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._answer_table import Floats, Ints
-from fair_tta.metrics._perceived import (
+from internals import (
+    Floats,
+    Ints,
     pseudo_equalized_odds_difference,
     pseudo_odds,
     pseudo_rates,
     r_squared,
 )
+
+from fair_tta import metrics
+from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.metrics import Bootstrap
 
 Case = tuple[Ints, Floats, Floats]
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from internals import escaped, folded, likely_labels, unseen_twins
 
 from fair_tta import FairTTAError, audit, metrics
-from fair_tta._spelling import (
-    escaped,
-    folded,
-    likely_labels,
-    unseen_twins,
-)
 
 
 @pytest.mark.parametrize(

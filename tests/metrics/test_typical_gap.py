@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import AnswerTable, Metric, _blocks, _Moments
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._metric import Metric
 from fair_tta.metrics.definitions import METRICS, TYPICAL_GAP
-from fair_tta.metrics.intervals._typical_gap import _blocks, _Moments
 
 
 def drawn(

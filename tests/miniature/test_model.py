@@ -11,14 +11,13 @@ import families
 import numpy as np
 import pytest
 import torch
+from internals import TASKS, MiniatureTask, run_episodes
 from transformers import AutoProcessor, AutoTokenizer, CLIPModel
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
 from fair_tta.errors import SmallGroupWarning
-from fair_tta.lab._demo import run_episodes
 from fair_tta.metrics import accuracy, bias
 from fair_tta.miniature import FOLDER, load_open_clip
-from fair_tta.miniature._world import TASKS, MiniatureTask
 from miniature_vocabulary import templates, tokenizer, words
 from train_miniature import TrainingRecipe, train
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import TASKS, MiniatureTask, WorldSplit
+from internals import world_SPLITS as SPLITS
 
 from fair_tta import FairTTAError
 from fair_tta.miniature import BADGES, BIRDS, SCENES
-from fair_tta.miniature._world import SPLITS, TASKS, MiniatureTask, WorldSplit
 
 EVERY_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 

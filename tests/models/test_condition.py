@@ -16,6 +16,7 @@ import hostile_models
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import FOLDER, explained
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from transformers import CLIPImageProcessor
@@ -24,8 +25,6 @@ from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError, TowerError
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import Tent
-from fair_tta.miniature._model import FOLDER
-from fair_tta.models._model_lock import explained
 
 
 def classify(model: Any, adapter: Adapter | None = None) -> Any:

@@ -21,12 +21,12 @@ import torch
 import transformers
 from checks import picture
 from cli_fixtures import NAMES, call
+from internals import FOLDER
+from internals import allowed_models_module as untrusted
+from internals import loading_module as load
 
 from fair_tta import FairTPTClassifier
 from fair_tta.errors import ModelError
-from fair_tta.miniature._model import FOLDER
-from fair_tta.models import _allowed_models as untrusted
-from fair_tta.models import _loading as load
 from fair_tta.models import resolve
 
 EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Barrier, Thread
 
-from fair_tta.models._model_lock import made_once
+from internals import made_once
 
 
 class Made:

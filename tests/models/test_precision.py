@@ -13,11 +13,11 @@ import families
 import pytest
 import torch
 from checks import picture
+from internals import find_device, find_dtype, load, move
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta.extend import AugMix
 from fair_tta.models import resolve
-from fair_tta.models._loading import find_device, find_dtype, load, move
 
 NAMES: Any = (["circle", "square"], ["red", "blue"], "a {sensitive} {target}.")
 PICTURES = [picture(i, (40 + i, 30)) for i in range(6)]

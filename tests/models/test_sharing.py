@@ -13,16 +13,13 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
 from families_open_clip import OPEN_CLIP
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import Task, TextTower, Tree, concatenate
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fair_tta import FairTPTClassifier
 from fair_tta.extend import AugMix
 from fair_tta.models import OpenClipBackend, Tokens, TransformersBackend
-from fair_tta.models._prefix_sharing import Tree
-from fair_tta.models._towers import TextTower
-from fair_tta.prompts._context import concatenate
-from fair_tta.prompts._task import Task
 
 # Causal, read off at the end of text, and made of blocks that take a mask. CoCa is causal too, but
 # appends a class token that sees the whole prompt.

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from fits import fit_on
+from internals import Adapter, Backend, TextTable, check_adapter
 
 from fair_tta import (
     AssociationCorrection,
@@ -20,9 +21,6 @@ from fair_tta import (
     LogitBalance,
 )
 from fair_tta.errors import ModelError, PromptError, TowerError
-from fair_tta.methods._base import Adapter, check_adapter
-from fair_tta.models._backend import Backend
-from fair_tta.models._stored_text import TextTable
 
 NAMES: dict[str, Any] = {
     "targets": ["cat", "dog"],

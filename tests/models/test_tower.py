@@ -10,15 +10,14 @@ import pytest
 import torch
 import transformers
 from checks import SENSITIVE, TARGETS, TEMPLATE, assert_splice_is_exact, picture
+from internals import Task, TextTower
+from internals import model_lock_module as guard
 from torch import Tensor, nn
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, OrthCali, Zero, ZeroShot
 from fair_tta.errors import TowerError
 from fair_tta.extend import Adapter, Needs, Outcome
 from fair_tta.models import Tokens, TransformersBackend
-from fair_tta.models import _model_lock as guard
-from fair_tta.models._towers import TextTower
-from fair_tta.prompts._task import Task
 
 PROBE = Tokens(
     torch.tensor([[1, 2, 0, 0, 0, 0], [3, 4, 5, 6, 0, 0]]),

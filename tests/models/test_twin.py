@@ -9,12 +9,12 @@ import families
 import pytest
 import torch
 from checks import picture
+from internals import image_twin
 from plain_towers import open_clip_resnet
 from torch import Tensor, nn
 
 from fair_tta.errors import TowerError
 from fair_tta.models import TransformersBackend
-from fair_tta.models._model_lock import image_twin
 
 BACKENDS: dict[str, Any] = {
     "clip": lambda: TransformersBackend(*families.seeded(families.clip)),

@@ -20,12 +20,12 @@ import open_clip
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import borrowed, untouched
+from internals import model_lock_module as borrow
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError
 from fair_tta.extend import AugMix
-from fair_tta.models import _model_lock as borrow
-from fair_tta.models._model_lock import borrowed, untouched
 
 
 class Broken(Exception):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
+from internals import state_of
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from torch.nn.utils import parametrize, prune
 
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, ZeroShot
 from fair_tta.extend import AugMix
-from fair_tta.models._model_lock import state_of
 
 PICTURES = [picture(0), picture(1)]
 

@@ -30,13 +30,10 @@ if __name__ == "__main__":
     sys.path[:0] = [str(home / folder) for folder in ("helpers", "methods")]
 
 import literal
+from internals import LONG_STEP, TASKS, Prompt, Task
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods.tuning._rates import LONG_STEP
-from fair_tta.miniature._world import TASKS
-from fair_tta.prompts._task import Task
-from fair_tta.prompts._templates import Prompt
 
 LOSSES: dict[str, Any] = {"S": SLoss(), "TS": TSLoss(), "super-TS": SuperTSLoss()}
 SHORT_TOLERANCE = 1e-4

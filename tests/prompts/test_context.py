@@ -12,15 +12,13 @@ import torch
 import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from internals import Prompt, PromptSet, SharedContext, check_length, parse_names
 from test_prompts import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fair_tta import Templates
 from fair_tta.errors import PromptError
 from fair_tta.models import Tokens
-from fair_tta.models._towers import check_length
-from fair_tta.prompts._context import PromptSet, SharedContext
-from fair_tta.prompts._templates import Prompt, parse_names
 
 TOKENIZERS: dict[str, Callable[[], Any]] = {
     "CLIP": families.clip_tokenizer,

@@ -12,11 +12,11 @@ import open_clip
 import pytest
 from checks import picture
 from fits import fit_on, save
+from internals import job_of
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta.auditing import Audit
 from fair_tta.errors import PromptError
-from fair_tta.lab.runs._job import job_of
 from fair_tta.methods import load_adapter
 from fair_tta.models import TransformersBackend
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import PAPER_TASKS, parse_names, parse_sensitive
 
 from fair_tta import Templates
-from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import PromptError
-from fair_tta.prompts._templates import parse_names, parse_sensitive
 
 PERSON = "A photo of a {sensitive} {target} person."
 CELEBRITY = "A photo of a {sensitive} celebrity {target}."

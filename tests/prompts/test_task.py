@@ -10,9 +10,9 @@ from typing import Any
 import families
 import pytest
 from checks import make_task
+from internals import borrowed
 
 from fair_tta.models import TransformersBackend
-from fair_tta.models._model_lock import borrowed
 
 
 @pytest.mark.parametrize("name", ["context", "target_features", "sensitive_features"])

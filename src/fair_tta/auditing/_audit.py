@@ -146,7 +146,8 @@ class Audit(Written):
         metrics = self.document.runs[self._position(run)].metrics.by_name()
         if metric not in metrics:
             raise FairTTAError(
-                f"`metric` should be one of {list(metrics)} (got {metric!r})."
+                f"`metric` should be one of {list(metrics)} (got {metric!r}).",
+                argument="metric",
             )
         return metrics[metric]
 
@@ -158,10 +159,13 @@ class Audit(Written):
         """
         others = {c.run: c.differences.by_name() for c in self.document.comparisons}
         if run not in others:
-            raise FairTTAError(f"`run` should be one of {list(others)} (got {run!r}).")
+            raise FairTTAError(
+                f"`run` should be one of {list(others)} (got {run!r}).", argument="run"
+            )
         if metric not in others[run]:
             raise FairTTAError(
-                f"`metric` should be one of {list(others[run])} (got {metric!r})."
+                f"`metric` should be one of {list(others[run])} (got {metric!r}).",
+                argument="metric",
             )
         return others[run][metric]
 
@@ -191,7 +195,8 @@ class Audit(Written):
         compared = {c.run: c.groups for c in self.document.comparisons}
         if run not in compared:
             raise FairTTAError(
-                f"`run` should be one of {list(compared)} (got {run!r})."
+                f"`run` should be one of {list(compared)} (got {run!r}).",
+                argument="run",
             )
         for group in compared[run]:
             if group.target == target and group.sensitive == dict(sensitive):
@@ -202,7 +207,8 @@ class Audit(Written):
         ]
         raise FairTTAError(
             f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
-            f"(got {dict(sensitive)} and {target!r})."
+            f"(got {dict(sensitive)} and {target!r}).",
+            argument="sensitive",
         )
 
     def save_html(
@@ -382,7 +388,8 @@ class Audit(Written):
         if self.columns is None:
             raise FairTTAError(
                 f"`{what}` needs the images, which a saved audit does not hold: use the audit as "
-                "`audit` made it."
+                "`audit` made it.",
+                argument=what,
             )
         return self.columns
 
@@ -391,7 +398,8 @@ class Audit(Written):
             return 0
         if run not in self.runs:
             raise FairTTAError(
-                f"`run` should be one of {list(self.runs)} (got {run!r})."
+                f"`run` should be one of {list(self.runs)} (got {run!r}).",
+                argument="run",
             )
         return self.runs.index(run)
 

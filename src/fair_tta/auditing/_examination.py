@@ -179,7 +179,8 @@ class Associations:
         if not task.sensitive:
             raise FairTTAError(
                 "`sensitive` should name what should not matter, such as ['on water', 'on land']: "
-                "without it there is nothing to associate classes with."
+                "without it there is nothing to associate classes with.",
+                argument="sensitive",
             )
         target = task.target_features.cpu().double().numpy()
         logits = {}

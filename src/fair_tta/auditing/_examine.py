@@ -126,7 +126,9 @@ def examine_predictions(
             counter.update(prediction.warnings)
     n, scores = len(labels[0]), zero_shot.scores()
     if scores.zero_shot is None or scores.sensitive_zero_shot is None:
-        raise FairTTAError("`images` should be at least one image (got none).")
+        raise FairTTAError(
+            "`images` should be at least one image (got none).", argument="images"
+        )
     targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
     place = {name: index for index, name in enumerate(targets)}
     codes = [np.array([place[label] for label in names]) for names in labels]
@@ -215,7 +217,8 @@ def examine_classifier(
         classifier.with_adapter(method).adapter._check_ready()  # before the first image
     if is_single_image(images):
         raise FairTTAError(
-            "`images` should be several images (got one): examine([image])."
+            "`images` should be several images (got one): examine([image]).",
+            argument="images",
         )
     images = checked_images(images)
     compare(images, classifier._task)
@@ -280,7 +283,8 @@ def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
     if len(found) < len(several):
         raise FairTTAError(
             f"`adapters` should differ in their classes (got {[*map(repr, several)]}), or be "
-            "{name: adapter}."
+            "{name: adapter}.",
+            argument="adapters",
         )
     return found
 

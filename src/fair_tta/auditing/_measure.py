@@ -134,7 +134,8 @@ def audit(
     how = read_interval(interval)
     if sensitive is None:
         raise FairTTAError(
-            "`sensitive` should have a value per image, or be {attribute: values} (got None)."
+            "`sensitive` should have a value per image, or be {attribute: values} (got None).",
+            argument="sensitive",
         )
     truth = read_column("y_true", y_true)
     if isinstance(y_pred, Predictions):
@@ -212,7 +213,8 @@ def _check_complete(predictions: Predictions) -> None:
         raise FairTTAError(
             f"`y_pred` should have an answer for each image (got none for {len(missing)}, the "
             f"first at place {missing[0]}, which could not be read): leave these rows out of all "
-            "columns."
+            "columns.",
+            argument="y_pred",
         )
 
 
@@ -234,7 +236,8 @@ def _known_answers(
         translate = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
             f"`y_pred` should be among the classes, {listed([*map(repr, classes)])}, but no answer "
-            f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`."
+            f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`.",
+            argument="y_pred",
         )
     check_twins("`y_pred` and targets", [*classes, *counts])
     most_frequent = {str(answer): n for answer, n in counts.most_common(_MOST_UNKNOWN)}
@@ -268,7 +271,9 @@ def compare(audits: Iterable[Audit]) -> Audit:
     """
     audits = list(audits)
     if not audits:
-        raise FairTTAError("`audits` should be a list of audits (got none).")
+        raise FairTTAError(
+            "`audits` should be a list of audits (got none).", argument="audits"
+        )
     columns = [a._need_columns("compare") for a in audits]
     document = audits[0].document
     made = document.settings
@@ -417,7 +422,8 @@ def _image_hashes(audits: Iterable[Audit]) -> dict[str, str]:
                 raise FairTTAError(
                     "`audits` should be of the same images in the same order, but the images of "
                     f"{first!r} and {run!r} differ: pass the same images, with their labels, in "
-                    "one order to each audit."
+                    "one order to each audit.",
+                    argument="audits",
                 )
     return hashes
 
@@ -426,7 +432,8 @@ def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
     differ = [k for k, v in structs.asdict(first).items() if getattr(other, k) != v]
     if differ:
         raise FairTTAError(
-            f"`audits` should agree in {part}, but {', '.join(differ)} differ: {hint}."
+            f"`audits` should agree in {part}, but {', '.join(differ)} differ: {hint}.",
+            argument="audits",
         )
 
 
@@ -486,7 +493,9 @@ def predict_knowing(
         features = classifier.encode(loaded, with_views=adapter.needs.views)
         own = list(islice(values_of, len(batch)))
         if len(own) < len(batch):
-            raise FairTTAError("`labels` should be as many as images (got fewer).")
+            raise FairTTAError(
+                "`labels` should be as many as images (got fewer).", argument="labels"
+            )
         answers: dict[int, Prediction] = {}
         for known in set(own):
             places = [place for place, value in enumerate(own) if value == known]
@@ -520,20 +529,24 @@ def audit_classifier(
 ) -> Audit:
     """See `FairTPTClassifier.audit`."""
     if is_single_image(images):
-        raise FairTTAError("`images` should be several images, one per label.")
+        raise FairTTAError(
+            "`images` should be several images, one per label.", argument="images"
+        )
     renamed, targets = rename or {}, classifier.targets
     truth = [renamed.get(label, label) for label in read_column("labels", labels)]
     unknown = sorted({repr(label) for label in truth if label not in targets})
     if unknown:
         raise FairTTAError(
             f"`labels` should be the classifier's targets, {list(targets)} (got "
-            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`."
+            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`.",
+            argument="labels",
         )
 
     def check(n: int) -> None:
         if n != len(truth):
             raise FairTTAError(
-                f"`labels` should be as many as images, {n} (got {len(truth)})."
+                f"`labels` should be as many as images, {n} (got {len(truth)}).",
+                argument="labels",
             )
 
     if hasattr(images, "__len__"):

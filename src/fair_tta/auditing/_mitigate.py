@@ -65,12 +65,14 @@ def mitigate_classifier(
         raise FairTTAError(
             "`labels` should be the classes of the images, by which `mitigate` chooses a method "
             "(got none): fit one on purpose, `clf.with_adapter('logit-balance').fit(images)`, or "
-            "label about a hundred images."
+            "label about a hundred images.",
+            argument="labels",
         )
     if sensitive is None:
         raise FairTTAError(
             "`sensitive` should be the attribute values of the images, between which `mitigate` "
-            "measures gaps (got none): a value for each image, or {attribute: values}."
+            "measures gaps (got none): a value for each image, or {attribute: values}.",
+            argument="sensitive",
         )
     several = images if isinstance(images, Features) else list(checked_images(images))
     columns = read_answer_table(
@@ -79,7 +81,8 @@ def mitigate_classifier(
     check_clusters(columns.clusters)
     if columns.n != len(several):  # before any work is done
         raise FairTTAError(
-            f"`labels` should be as many as images, {len(several)} (got {columns.n})."
+            f"`labels` should be as many as images, {len(several)} (got {columns.n}).",
+            argument="labels",
         )
     digests: list[str] = []
 

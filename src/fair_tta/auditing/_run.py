@@ -49,13 +49,15 @@ def parse_harmful(
         )
         if not is_list or not len(classes):
             raise FairTTAError(
-                f"`harmful` should be a list of classes, or {{name: classes}} (got {classes!r})."
+                f"`harmful` should be a list of classes, or {{name: classes}} (got {classes!r}).",
+                argument="harmful",
             )
         names = tuple(dict.fromkeys(map(str, classes)))
         unknown = [one for one in names if one not in targets]
         if unknown:
             raise FairTTAError(
-                f"`harmful` should be among the classes, {list(targets)} (got {unknown})."
+                f"`harmful` should be among the classes, {list(targets)} (got {unknown}).",
+                argument="harmful",
             )
         sets[str(name)] = names
     return sets

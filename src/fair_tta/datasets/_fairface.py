@@ -90,7 +90,8 @@ def read_fairface(
     FAIRFACE.check_task(task, ("age", "gender", "race", *PEOPLE))
     if split is Split.TEST:
         raise DatasetError(
-            "`split` should not be TEST: that of FairFace is not public."
+            "`split` should not be TEST: that of FairFace is not public.",
+            argument="split",
         )
     base = FAIRFACE.check_root(root)
     parameters: dict[str, str | int] = {"split": split.value}
@@ -99,7 +100,8 @@ def read_fairface(
             if ages.splits(youngest, oldest):
                 raise DatasetError(
                     f"`ages` should cut between the brackets of FairFace, but {ages.limits} "
-                    f"cuts {name!r} in two."
+                    f"cuts {name!r} in two.",
+                    argument="ages",
                 )
         parameters.update(ages.limits)
     parts = [_FILES[s] for s in _FILES if split in (s, Split.ALL)]

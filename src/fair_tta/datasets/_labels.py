@@ -101,18 +101,21 @@ def read_folder(
     )
     if not columns:
         raise DatasetError(
-            "`sensitive_columns` should name at least one column (got none)."
+            "`sensitive_columns` should name at least one column (got none).",
+            argument="sensitive_columns",
         )
     if not os.path.isdir(images_dir):
         raise DatasetError(
-            f"`images_dir` should be a folder (got {os.fspath(images_dir)!r})."
+            f"`images_dir` should be a folder (got {os.fspath(images_dir)!r}).",
+            argument="images_dir",
         )
     allowed: dict[str, Collection[str]] = {}
     if task is not None:
         if sorted(task.sensitive) != sorted(columns):
             raise DatasetError(
                 f"`task` should have the sensitive attributes {sorted(columns)} "
-                f"(got {sorted(task.sensitive)})."
+                f"(got {sorted(task.sensitive)}).",
+                argument="task",
             )
         allowed = {target_column: task.targets, **task.sensitive}
     labels = Labels(
@@ -346,7 +349,8 @@ class Labels:
         unknown = [column for column in self.rename if column not in self.columns]
         if unknown:
             raise DatasetError(
-                f"`rename` should be about the columns {list(self.columns)} (got {unknown})."
+                f"`rename` should be about the columns {list(self.columns)} (got {unknown}).",
+                argument="rename",
             )
 
     @property
@@ -366,11 +370,13 @@ class Labels:
         stored, wanted = self.features, [*self.columns, *self._clusters]
         if stored is None and not os.path.isdir(self.images):
             raise DatasetError(
-                f"`images` should be a folder (got {str(self.images)!r})."
+                f"`images` should be a folder (got {str(self.images)!r}).",
+                argument="images",
             )
         if not os.path.exists(self.file) or os.path.isdir(self.file):
             raise DatasetError(
-                f"`labels_csv` should be a file (got {str(self.file)!r})."
+                f"`labels_csv` should be a file (got {str(self.file)!r}).",
+                argument="labels_csv",
             )
         table = LabelTable(
             self.file, wanted if self.path is None else [self.path, *wanted]
@@ -662,7 +668,8 @@ def rename_values(
             )
             raise DatasetError(
                 f"`rename` should name values of the column {column!r}, which holds {held[:20]} "
-                f"(got {sorted(missing)})."
+                f"(got {sorted(missing)}).",
+                argument="rename",
             )
     pairs = zip(tables, renamed, strict=True)
     return [
@@ -709,7 +716,9 @@ def write_labels_of_folders(
     """
     root = Path(images)
     if not os.path.isdir(root):
-        raise DatasetError(f"`images` should be a folder (got {str(root)!r}).")
+        raise DatasetError(
+            f"`images` should be a folder (got {str(root)!r}).", argument="images"
+        )
     rows: list[list[str]] = []
     problems: list[Problem] = []
     for found in images_below(str(root)):

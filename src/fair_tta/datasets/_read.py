@@ -62,7 +62,8 @@ def read_dataset(
         )
     if padding is not None:
         raise DatasetError(
-            f"`padding` should be None: only FairFace has two sets of images (got {padding!r})."
+            f"`padding` should be None: only FairFace has two sets of images (got {padding!r}).",
+            argument="padding",
         )
     if task.dataset == "CelebA":
         return read_celeba(
@@ -75,12 +76,14 @@ def read_dataset(
     if task.dataset == "UTKFace":
         if part not in (None, Split.ALL):
             raise DatasetError(
-                f"`split` should be 'all' or None: UTKFace has no splits (got {split!r})."
+                f"`split` should be 'all' or None: UTKFace has no splits (got {split!r}).",
+                argument="split",
             )
         return read_utkface(root, task, ages=ages, check_images=check_images)
     raise DatasetError(
         "`task` should belong to CelebA, FairFace, UTKFace or Waterbirds; for images of your own "
-        f"use `read_folder` (got {task.dataset!r})."
+        f"use `read_folder` (got {task.dataset!r}).",
+        argument="task",
     )
 
 
@@ -89,7 +92,8 @@ def _split_of(split: str | None) -> Split | None:
         return None
     if split not in SPLITS:
         raise DatasetError(
-            f"`split` should be one of {', '.join(SPLITS)} (got {split!r})."
+            f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).",
+            argument="split",
         )
     return Split(split)
 
@@ -98,5 +102,8 @@ def _padding_of(padding: str | None) -> Padding | None:
     if padding is None:
         return None
     if padding not in _PADDINGS:
-        raise DatasetError(f"`padding` should be 'narrow' or 'wide' (got {padding!r}).")
+        raise DatasetError(
+            f"`padding` should be 'narrow' or 'wide' (got {padding!r}).",
+            argument="padding",
+        )
     return _PADDINGS[padding]

@@ -219,7 +219,7 @@ class Dataset:
         """
         if k < 1:
             raise DatasetError(
-                f"`k` should be a positive number of images (got {k!r})."
+                f"`k` should be a positive number of images (got {k!r}).", argument="k"
             )
         chosen = heapq.nsmallest(
             k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key)
@@ -314,7 +314,9 @@ def check_counts(limit: int | None, sample: int | None) -> None:
     """Raise if a number is not positive."""
     for name, number in (("limit", limit), ("sample", sample)):
         if number is not None and number < 1:
-            raise FairTTAError(f"`{name}` should be at least 1 (got {number!r}).")
+            raise FairTTAError(
+                f"`{name}` should be at least 1 (got {number!r}).", argument=name
+            )
 
 
 def _shares(counts: Mapping[Hashable, int], size: int) -> dict[Hashable, int]:

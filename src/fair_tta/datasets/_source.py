@@ -71,14 +71,17 @@ class Source:
     def check_task(self, task: BenchmarkTask, attributes: Collection[str]) -> None:
         """Refuse a task that the dataset has no labels for."""
         if task.dataset != self.name:
-            raise DatasetError(f"`task` should be one of {self.name} (got '{task}').")
+            raise DatasetError(
+                f"`task` should be one of {self.name} (got '{task}').", argument="task"
+            )
         unknown = [
             name for name in (task.target, *task.sensitive) if name not in attributes
         ]
         if unknown:
             raise DatasetError(
                 f"`task` should ask for attributes of {self.name}, {sorted(attributes)} "
-                f"(got {unknown})."
+                f"(got {unknown}).",
+                argument="task",
             )
 
     def dataset(

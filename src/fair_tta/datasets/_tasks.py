@@ -32,12 +32,14 @@ class AgeCut:
     def __post_init__(self) -> None:
         if self.young_below < 1:
             raise FairTTAError(
-                f"`young_below` should be at least 1 (got {self.young_below!r})."
+                f"`young_below` should be at least 1 (got {self.young_below!r}).",
+                argument="young_below",
             )
         if self.old_from is not None and self.old_from < self.young_below:
             raise FairTTAError(
                 f"`old_from` should be at least `young_below`, {self.young_below} "
-                f"(got {self.old_from!r})."
+                f"(got {self.old_from!r}).",
+                argument="old_from",
             )
 
     @property

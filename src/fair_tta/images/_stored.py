@@ -62,14 +62,16 @@ class Features(Sequence[StoredFeature]):
     def __init__(self, array: Rows) -> None:
         if not isinstance(array, np.ndarray | Tensor):
             raise FairTTAError(
-                f"`features` should be an array of numpy or torch (got {type(array).__name__})."
+                f"`features` should be an array of numpy or torch (got {type(array).__name__}).",
+                argument="features",
             )
         # Of no images `encode` returns none; an empty table is more likely a mistake.
         least = array.shape if array.ndim == 2 else array.shape[1:]
         if array.ndim not in (2, 3) or 0 in least:
             raise FairTTAError(
                 "`features` should be [images, dim], a row for each image and at least one, or "
-                f"[images, views, dim] as `encode` returns them (got {list(array.shape)})."
+                f"[images, views, dim] as `encode` returns them (got {list(array.shape)}).",
+                argument="features",
             )
         kind = (
             array.dtype.is_floating_point
@@ -79,7 +81,8 @@ class Features(Sequence[StoredFeature]):
         if kind not in (True, "f"):
             raise FairTTAError(
                 f"`features` should be floating-point numbers (got {array.dtype}): turn quantised "
-                "ones back into those of the model."
+                "ones back into those of the model.",
+                argument="features",
             )
         self.array = array
         self._rows = range(len(array))
@@ -157,10 +160,13 @@ def stack(features: Sequence[Any], like: Tensor) -> Tensor:
         return features._unit(like)
     if not all(isinstance(one, StoredFeature) for one in features):
         raise FairTTAError(
-            "`images` should be either images or stored features, not both."
+            "`images` should be either images or stored features, not both.",
+            argument="images",
         )
     if len({one.values.shape for one in features}) > 1:
-        raise FairTTAError("`features` should all have the same dimension.")
+        raise FairTTAError(
+            "`features` should all have the same dimension.", argument="features"
+        )
     rows = torch.stack([_tensor(one.values) for one in features])
     return _unit_rows(rows, [one.row for one in features], like)
 
@@ -195,7 +201,8 @@ def read_features(features: Any, like: Tensor) -> Tensor:
     if shape is None or shape[2:] != [dim] or shape[1] == 0:
         raise FairTTAError(
             f"`features` should be [images, {dim}], or what `encode` returns, [images, views, "
-            f"{dim}] (got {shape or type(features).__name__})."
+            f"{dim}] (got {shape or type(features).__name__}).",
+            argument="features",
         )
     return of_length_one(_tensor(features).to(like))
 
@@ -230,7 +237,8 @@ def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
     if rows.shape[-1] != like.shape[-1]:
         raise FairTTAError(
             f"`features` should have {like.shape[-1]} numbers in a row, as the text features have "
-            f"(got {rows.shape[-1]}): both should come from the same model."
+            f"(got {rows.shape[-1]}): both should come from the same model.",
+            argument="features",
         )
     rows = (rows.unsqueeze(1) if rows.ndim == 2 else rows).to(like)
     length = torch.linalg.vector_norm(rows, dim=-1)
@@ -240,7 +248,10 @@ def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
             if bool(wrong.any()):
                 places = [numbers[i] for i in wrong.any(1).nonzero().flatten().tolist()]
                 first = ", ".join(map(str, places[:5])) + ", ..." * (len(places) > 5)
-                raise FairTTAError(f"`features` should not be {what}: see row {first}.")
+                raise FairTTAError(
+                    f"`features` should not be {what}: see row {first}.",
+                    argument="features",
+                )
     return of_length_one(rows, length)
 
 

@@ -111,7 +111,8 @@ class AugMix:
         if not isinstance(self.render, Renderer):
             if self.render not in names:
                 raise FairTTAError(
-                    f"`render` should be one of {names} (got {self.render!r})."
+                    f"`render` should be one of {names} (got {self.render!r}).",
+                    argument="render",
                 )
             object.__setattr__(self, "render", Renderer(self.render))
         check_number(
@@ -210,5 +211,6 @@ def check_arrays(
             got = f"{low:g} to {high:g}"
     raise FairTTAError(
         f"`{name}` should give an array {wanted} of numbers from 0 to 255, all views but the image "
-        f"itself (got {got} from {type(views).__name__})."
+        f"itself (got {got} from {type(views).__name__}).",
+        argument=name,
     )

@@ -148,7 +148,9 @@ class Vision:
 
     def __init__(self, backend: Backend, views: Any, seed: int, cache: Cache) -> None:
         if not isinstance(seed, int):
-            raise FairTTAError(f"`seed` should be a whole number (got {seed!r}).")
+            raise FairTTAError(
+                f"`seed` should be a whole number (got {seed!r}).", argument="seed"
+            )
         self.backend = backend
         self.views: Views | CustomViews = _parse_views(views)
         self.seed = seed
@@ -242,7 +244,8 @@ class Vision:
             name = "views" if what is True else "auxiliary"
             raise FairTTAError(
                 f"`{name}` should give as many views of each image of a batch (got "
-                f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1."
+                f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1.",
+                argument=name,
             )
         return torch.stack([found[key] for key in keys])
 
@@ -317,12 +320,15 @@ class Vision:
         if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
             raise FairTTAError(
                 f"`{name}` should return images, such as [image.rotate(90)] (got "
-                f"{type(made).__name__})."
+                f"{type(made).__name__}).",
+                argument=name,
             )
         try:
             return [image, *map(self.load, made)]
         except ImageError as error:
-            raise ImageError(f"`{name}` did not return an image: {error}") from error
+            raise ImageError(
+                f"`{name}` did not return an image: {error}", argument=name
+            ) from error
 
     def _arrays(
         self, image: Image.Image, views: Views, size: tuple[int, int]
@@ -380,7 +386,8 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
         raise FairTTAError(
             f"`views` of shape {list(views.shape)} could be one image: pass several as "
-            "[views, 3, height, width] or [views, height, width, 3], or as a list."
+            "[views, 3, height, width] or [views, height, width, 3], or as a list.",
+            argument="views",
         )
     if is_array or isinstance(views, list | tuple):
         return partial(_fixed, [load_image(view) for view in views])
@@ -389,5 +396,6 @@ def _parse_views(views: Any) -> Views | CustomViews:
         return custom
     raise FairTTAError(
         "`views` should be a number of views, a strategy such as AugMix(64), a function of an "
-        f"image and a random generator, or a tensor of views (got {views!r})."
+        f"image and a random generator, or a tensor of views (got {views!r}).",
+        argument="views",
     )

@@ -149,7 +149,10 @@ def audit_folder(
         fitting: receives how many images of the reference are finished.
     """
     if not adapters:
-        raise FairTTAError("`adapters` should name at least one adapter (got none).")
+        raise FairTTAError(
+            "`adapters` should name at least one adapter (got none).",
+            argument="adapters",
+        )
     parse_harmful(harmful, classifier.targets)  # before any work is done
     check_counts(limit, sample)
     thresholds = read_thresholds(fail_if, fail_on, adapters)
@@ -159,7 +162,8 @@ def audit_folder(
     }:
         raise FairTTAError(
             f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
-            "copy it to another place, or choose another place for the audit (--out)."
+            "copy it to another place, or choose another place for the audit (--out).",
+            argument="labels_csv",
         )
     named = {labels.target: classifier.targets} | {
         column: classifier.sensitive.get(column, tuple(values.names(column)))

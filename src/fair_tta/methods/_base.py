@@ -355,7 +355,8 @@ def check_instance(adapter: Any) -> Adapter:
     is_method = hasattr(adapter, "adapt") and not isinstance(adapter, type)
     raise FairTTAError(
         f"`adapter` should be an instance of a method, such as ZeroShot() (got {adapter!r})"
-        f"{': its class should inherit from fair_tta.extend.Adapter' * is_method}."
+        f"{': its class should inherit from fair_tta.extend.Adapter' * is_method}.",
+        argument="adapter",
     )
 
 
@@ -372,7 +373,8 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
     checked, name = check_instance(adapter), type(adapter).__name__
     if checked.needs.pixels != isinstance(checked, PixelAdapter):
         raise FairTTAError(
-            f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only."
+            f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.",
+            argument=name,
         )
     check_sensitive(checked, task)
     if not sees_images(task.backend) and (checked.needs.views or checked.needs.pixels):

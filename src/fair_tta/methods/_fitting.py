@@ -46,7 +46,8 @@ def read_labels(
             else f"a {type(labels).__name__}"
         )
         raise FairTTAError(
-            f"`sensitive` should be {{attribute: labels}} for {list(sensitive)} (got {got})."
+            f"`sensitive` should be {{attribute: labels}} for {list(sensitive)} (got {got}).",
+            argument="sensitive",
         )
     values = {
         name: _places(name, labels[name], list(sensitive[name])) for name in sensitive
@@ -54,7 +55,8 @@ def read_labels(
     counts = {name: len(places) for name, places in values.items()}
     if len(set(counts.values())) > 1:
         raise FairTTAError(
-            f"`sensitive` should be as many of each attribute (got {counts})."
+            f"`sensitive` should be as many of each attribute (got {counts}).",
+            argument="sensitive",
         )
     return values
 
@@ -83,7 +85,8 @@ def read_classes(
         return {}, 0
     if isinstance(labels, str) or not hasattr(labels, "__iter__"):
         raise FairTTAError(
-            f"`labels` should be a class or None for each image (got {labels!r})."
+            f"`labels` should be a class or None for each image (got {labels!r}).",
+            argument="labels",
         )
     rows = dict(labels) if isinstance(labels, Mapping) else dict(enumerate(labels))
     known = {place: name for place, name in rows.items() if name is not None}
@@ -92,7 +95,9 @@ def read_classes(
     wrong += [f"the place {i!r}" for i in rows if not isinstance(i, int) or i < 0]
     if wrong:
         should = f"be among the classes, {list(places)}, at places from 0 on"
-        raise FairTTAError(f"`labels` should {should} (got {', '.join(wrong[:3])}).")
+        raise FairTTAError(
+            f"`labels` should {should} (got {', '.join(wrong[:3])}).", argument="labels"
+        )
     return {i: places[name] for i, name in known.items()}, max(rows, default=-1) + 1
 
 
@@ -139,7 +144,8 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
             f"`images` should be many reference images (got one {type(images).__name__}; "
-            "features: Features(array))."
+            "features: Features(array)).",
+            argument="images",
         )
     compare(images, classifier._task)
     stream, is_stored = iter(images), isinstance(images, Features)
@@ -277,7 +283,8 @@ def _check_given(
         )
         raise FairTTAError(
             f"`adapter` should be a method that `fit` can fit, such as LogitBalance() (got {name}, "
-            f"which {reason}): leave `fit` out, or choose another with `with_adapter`."
+            f"which {reason}): leave `fit` out, or choose another with `with_adapter`.",
+            argument="adapter",
         )
     asked = (
         (
@@ -299,12 +306,14 @@ def _check_given(
         if is_used and value is None:
             raise FairTTAError(
                 f"`{argument}` should be {what}, because {name} learns from {learnt_from} (got "
-                f"none): call `{fit_call(needs)}`."
+                f"none): call `{fit_call(needs)}`.",
+                argument=argument,
             )
         if value is not None and not is_used:
             raise FairTTAError(
                 f"`{argument}` should be left out, because {name} does not learn from "
-                f"{learnt_from} (got a {type(value).__name__}): call `{fit_call(needs)}`."
+                f"{learnt_from} (got a {type(value).__name__}): call `{fit_call(needs)}`.",
+                argument=argument,
             )
 
 
@@ -370,12 +379,14 @@ def _learnt(
             if len(places) != images:
                 raise FairTTAError(
                     f"`sensitive` should have one of {attribute!r} for each of {images} images "
-                    f"(got {len(places)})."
+                    f"(got {len(places)}).",
+                    argument="sensitive",
                 )
         if labelled > images or (is_list and labelled < images):
             raise FairTTAError(
                 f"`labels` should be as many as images, {images} (got {labelled}), with None "
-                "where a class is not known, or {place of an image: class}."
+                "where a class is not known, or {place of an image: class}.",
+                argument="labels",
             )
 
     if isinstance(images, Sized):
@@ -402,7 +413,8 @@ def _learnt(
         check_counts(count)
         if not count:
             raise FairTTAError(
-                f"`images` should be reference images, {method._enough} or more (got none)."
+                f"`images` should be reference images, {method._enough} or more (got none).",
+                argument="images",
             )
 
     learnt = {

@@ -144,22 +144,28 @@ def _value(where: str, default: Any, text: str) -> Any:
         if kind in choices.values():
             if text not in choices:
                 raise FairTTAError(
-                    f"`{where}` should be one of {', '.join(choices)} (got {text})."
+                    f"`{where}` should be one of {', '.join(choices)} (got {text}).",
+                    argument=where,
                 )
             return choices[text] if isinstance(default, type) else choices[text]()
     if kind is bool:
         if text.lower() not in ("true", "false"):
-            raise FairTTAError(f"`{where}` should be true or false (got {text}).")
+            raise FairTTAError(
+                f"`{where}` should be true or false (got {text}).", argument=where
+            )
         return text.lower() == "true"
     kinds = {int: "a whole number", float: "a number", str: "a text"}
     if kind not in kinds:
         raise FairTTAError(
-            f"`{where}` cannot be written (its default is {default!r}): choose it in Python."
+            f"`{where}` cannot be written (its default is {default!r}): choose it in Python.",
+            argument=where,
         )
     try:
         return kind(text)
     except ValueError:
-        raise FairTTAError(f"`{where}` should be {kinds[kind]} (got {text}).") from None
+        raise FairTTAError(
+            f"`{where}` should be {kinds[kind]} (got {text}).", argument=where
+        ) from None
 
 
 def _written(value: Any) -> str:
@@ -360,7 +366,8 @@ def find_adapter(adapter: Any) -> Any:
     if any(_FILE.fullmatch(stage.strip()) for stage in _CHAIN.split(adapter)[::2]):
         raise FairTTAError(
             f"`adapter` as a text should name a method of this library (got {adapter!r}): import "
-            "the file and pass the object."
+            "the file and pass the object.",
+            argument="adapter",
         )
     return parse_adapter(adapter)
 

@@ -287,13 +287,16 @@ def read_answer_table(
     """
     truth = read_column("y_true", y_true)
     if not truth:
-        raise FairTTAError("`y_true` should have at least one row (got none).")
+        raise FairTTAError(
+            "`y_true` should have at least one row (got none).", argument="y_true"
+        )
     given = [read_column("y_pred", column, len(truth)) for column in answers]
     for column in given:
         if targets is None and _are_text(truth).isdisjoint(_are_text(column)):
             raise FairTTAError(
                 "`y_true` and `y_pred` should both be text, or neither "
-                f"(got {truth[0]!r} and {column[0]!r})."
+                f"(got {truth[0]!r} and {column[0]!r}).",
+                argument="y_true",
             )
     names = distinct_names("targets", targets, chain(truth, *given))
     for column in given:
@@ -303,14 +306,16 @@ def read_answer_table(
     if values is not None and not isinstance(values, Mapping):
         if len(columns) != 1:
             raise FairTTAError(
-                "`values` should be {attribute: names} as there is not one attribute."
+                "`values` should be {attribute: names} as there is not one attribute.",
+                argument="values",
             )
         values = {next(iter(columns)): values}
     listed = values or {}
     unknown = [attribute for attribute in listed if attribute not in columns]
     if unknown:
         raise FairTTAError(
-            f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown})."
+            f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown}).",
+            argument="values",
         )
     all_values = {}
     group = np.zeros(len(truth), np.int64)
@@ -348,7 +353,8 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
         translate = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
             f"`y_pred` should be among the classes, {classes}, but no answer is (got {named}): "
-            f"{translate}name all classes with `targets`."
+            f"{translate}name all classes with `targets`.",
+            argument="y_pred",
         )
     warnings.warn(
         f"some answers in `y_pred` are none of the labels, {classes}, and count as wrong: {named}. "
@@ -369,16 +375,21 @@ def read_column(
         example = f"frame[{columns[0]!r}]" if columns else "frame['label']"
         raise FairTTAError(
             f"`{argument}` should be one column (got a {type(values).__name__} of {len(columns)}): "
-            f"pass a column of it, such as {example}."
+            f"pass a column of it, such as {example}.",
+            argument=argument,
         )
     if isinstance(values, set | frozenset):
         raise FairTTAError(
             f"`{argument}` should be a sequence, in the order of the images (got a "
-            f"{type(values).__name__}, which has no order): pass a list."
+            f"{type(values).__name__}, which has no order): pass a list.",
+            argument=argument,
         )
     plain = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(plain, str | bytes | Mapping) or not isinstance(plain, Iterable):
-        raise FairTTAError(f"`{argument}` should be a sequence with a value per image.")
+        raise FairTTAError(
+            f"`{argument}` should be a sequence with a value per image.",
+            argument=argument,
+        )
     column = [value.tolist() if hasattr(value, "tolist") else value for value in plain]
     try:
         is_fine = not any(map(_is_missing, set(column)))  # fast where few differ
@@ -387,12 +398,14 @@ def read_column(
     for row, value in enumerate([] if is_fine else column):
         if not isinstance(value, Hashable):
             raise FairTTAError(
-                f"`{argument}` should have one dimension (row {row} is a {type(value).__name__})."
+                f"`{argument}` should have one dimension (row {row} is a {type(value).__name__}).",
+                argument=argument,
             )
         if _is_missing(value):
             raise FairTTAError(
                 f"`{argument}` should have no missing values (row {row}): "
-                "give them a name of their own, such as 'unknown'."
+                "give them a name of their own, such as 'unknown'.",
+                argument=argument,
             )
     if length is not None:
         check_length(argument, column, length)
@@ -425,7 +438,8 @@ def check_clusters(clusters: Ints | None) -> None:
         raise FairTTAError(
             f"`clusters` should be {LEAST_CLUSTERS} or more persons or sources (got {count}): "
             "fewer show nothing about others. Without `clusters` figures are about images of "
-            "these alone."
+            "these alone.",
+            argument="clusters",
         )
 
 
@@ -460,7 +474,8 @@ def check_length(argument: str, column: Sized, length: int) -> None:
     """An error unless there is a value per image."""
     if len(column) != length:
         raise FairTTAError(
-            f"`{argument}` should be as long as `y_true`, {length} (got {len(column)})."
+            f"`{argument}` should be as long as `y_true`, {length} (got {len(column)}).",
+            argument=argument,
         )
 
 
@@ -478,18 +493,23 @@ def read_sensitive(
         if twice:
             raise FairTTAError(
                 "columns of `sensitive` should have distinct names as text (got several named "
-                f"{twice[0]!r}): rename them."
+                f"{twice[0]!r}): rename them.",
+                argument="sensitive",
             )
         sensitive = {str(name): sensitive[name] for name in sensitive.columns}
     if not isinstance(sensitive, Mapping):
         sensitive = {ONE_ATTRIBUTE: sensitive}
     if not sensitive:
-        raise FairTTAError("`sensitive` should have at least one attribute (got {}).")
+        raise FairTTAError(
+            "`sensitive` should have at least one attribute (got {}).",
+            argument="sensitive",
+        )
     columns = {}
     for attribute, column in sensitive.items():
         if not isinstance(attribute, str):
             raise FairTTAError(
-                f"attributes of `sensitive` should be strings (got {attribute!r})."
+                f"attributes of `sensitive` should be strings (got {attribute!r}).",
+                argument="sensitive",
             )
         columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
     return columns
@@ -519,7 +539,8 @@ def distinct_names(
     names = tuple(read_column(argument, given))
     if not names or len(set(names)) < len(names):
         raise FairTTAError(
-            f"`{argument}` should list distinct names (got {list(names)})."
+            f"`{argument}` should list distinct names (got {list(names)}).",
+            argument=argument,
         )
     check_twins(argument, names)
     return names

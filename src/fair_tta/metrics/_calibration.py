@@ -56,11 +56,13 @@ def check_probabilities(
     p = read_array(argument, values, 2, length)
     if p.shape[1] < 2:
         raise FairTTAError(
-            f"`{argument}` should have two columns or more (got {p.shape[1]})."
+            f"`{argument}` should have two columns or more (got {p.shape[1]}).",
+            argument=argument,
         )
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
         raise FairTTAError(
-            f"`{argument}` should be from 0 on and sum to 1 in each row."
+            f"`{argument}` should be from 0 on and sum to 1 in each row.",
+            argument=argument,
         )
     return p
 
@@ -69,14 +71,18 @@ def check_unit(argument: str, values: Any, length: int | None = None) -> Floats:
     """Numbers from 0 to 1, one per image. (What exceeds 1 by rounding is 1.)"""
     array = read_array(argument, values, 1, length)
     if not np.all((array >= -1e-5) & (array <= 1 + 1e-5)):
-        raise FairTTAError(f"`{argument}` should lie between 0 and 1.")
+        raise FairTTAError(
+            f"`{argument}` should lie between 0 and 1.", argument=argument
+        )
     return np.clip(array, 0.0, 1.0)
 
 
 def read_entropies(probabilities: Any, entropies: Any) -> Floats:
     """Normalised entropies ``[images]``, from either."""
     if (probabilities is None) == (entropies is None):
-        raise FairTTAError("pass either `probabilities` or `entropies`.")
+        raise FairTTAError(
+            "pass either `probabilities` or `entropies`.", argument="probabilities"
+        )
     if entropies is not None:
         return check_unit("entropies", entropies)
     return normalised_entropies(probabilities)
@@ -93,10 +99,14 @@ def read_array(
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise FairTTAError(f"`{argument}` should be numbers.") from None
+        raise FairTTAError(
+            f"`{argument}` should be numbers.", argument=argument
+        ) from None
     if array.ndim != dimensions:
         many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
-        raise FairTTAError(f"`{argument}` should have {many} (got {array.ndim}).")
+        raise FairTTAError(
+            f"`{argument}` should have {many} (got {array.ndim}).", argument=argument
+        )
     if length is not None:
         check_length(argument, array, length)
     return array

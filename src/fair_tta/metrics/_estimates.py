@@ -41,7 +41,9 @@ def read_over(argument: str, over: Over | GroupsOver) -> Over:
         return over
     if over not in _OVER:
         words = " or ".join(map(repr, _OVER))
-        raise FairTTAError(f"`{argument}` should be {words} (got {over!r}).")
+        raise FairTTAError(
+            f"`{argument}` should be {words} (got {over!r}).", argument=argument
+        )
     return _OVER[over]
 
 

@@ -160,7 +160,8 @@ def paired_difference(
     if not isinstance(metric, Figure):
         raise FairTTAError(
             "`metric` should be a definition, such as definitions.WORST_GROUP_ACCURACY "
-            f"(got {metric!r})."
+            f"(got {metric!r}).",
+            argument="metric",
         )
     how = read_interval(interval)
     columns = _read(y_true, [before, after], sensitive, targets, values, clusters)
@@ -170,7 +171,8 @@ def paired_difference(
     if clusters is not None and isinstance(metric, Metric) and metric.change is None:
         raise FairTTAError(
             "`clusters` should be None for a metric that images are resampled for "
-            f"(got {metric.name!r}): give the metric a `change` of its own."
+            f"(got {metric.name!r}): give the metric a `change` of its own.",
+            argument="clusters",
         )
     warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
     return metric.difference(columns, 0, 1, how)

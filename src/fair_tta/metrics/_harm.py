@@ -88,18 +88,23 @@ def _shares(
     first, *others = answers = [read_column(*run) for run in runs.items()]
     if not first:
         raise FairTTAError(
-            f"`{next(iter(runs))}` should have at least one row (got none)."
+            f"`{next(iter(runs))}` should have at least one row (got none).",
+            argument=next(iter(runs)),
         )
     if any(len(other) != len(first) for other in others):
         raise FairTTAError(
-            f"`after` should be as long as `before`, {len(first)} (got {len(others[0])})."
+            f"`after` should be as long as `before`, {len(first)} (got {len(others[0])}).",
+            argument="after",
         )
     if (
         isinstance(harmful, str | bytes)
         or not isinstance(harmful, Collection)
         or not len(harmful)
     ):
-        raise FairTTAError(f"`harmful` should be a list of classes (got {harmful!r}).")
+        raise FairTTAError(
+            f"`harmful` should be a list of classes (got {harmful!r}).",
+            argument="harmful",
+        )
     columns = read_answer_table(
         first, answers, sensitive, None, values, clusters, truth_has_classes=False
     )
@@ -133,7 +138,8 @@ def _check_harmful(
         if meant is not None and meant not in listed_by_user:
             raise FairTTAError(
                 f"`harmful` should name classes as answers do (got {name!r}, but answers are "
-                f"{meant!r}): write it like them."
+                f"{meant!r}): write it like them.",
+                argument="harmful",
             )
     if absent:
         warnings.warn(

@@ -140,7 +140,8 @@ class Metric(Figure):
         size = np.size(self(columns.counts(before)))
         if size != 1:
             raise FairTTAError(
-                f"`metric` should give one number (got {self.name!r}, which gives {size})."
+                f"`metric` should give one number (got {self.name!r}, which gives {size}).",
+                argument="metric",
             )
         change = self.change
         if change is None:

@@ -80,7 +80,8 @@ def r_squared(logits: Any, sensitive: Any) -> float:
     w, u = check_probabilities("sensitive", sensitive), read_array("logits", logits, 2)
     if len(u) != len(w) or not np.isfinite(u).all():
         raise FairTTAError(
-            f"`logits` should be finite numbers [images, classes] of {len(w)} images."
+            f"`logits` should be finite numbers [images, classes] of {len(w)} images.",
+            argument="logits",
         )
     u = u - u.mean(1, keepdims=True)
     u = u - u.mean(0)
@@ -111,7 +112,8 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
     if z.shape[1] != t.shape[1]:
         raise FairTTAError(
             "`sensitive` and `target` should be [values, dim] and [classes, dim] "
-            f"(got {list(z.shape)} and {list(t.shape)})."
+            f"(got {list(z.shape)} and {list(t.shape)}).",
+            argument="sensitive",
         )
     table: Floats = scale * (z - z.mean(0)) @ (t - t.mean(0)).T
     return table
@@ -128,7 +130,8 @@ def _read(
     if not len(q) or len(q) != len(w):
         raise FairTTAError(
             "`target` and `sensitive` should be of the same images, at least one "
-            f"(got {len(q)} and {len(w)})."
+            f"(got {len(q)} and {len(w)}).",
+            argument="target",
         )
     chosen = []
     for answers in runs:
@@ -139,7 +142,8 @@ def _read(
         if not is_whole or positions.min() < 0 or positions.max() >= q.shape[1]:
             raise FairTTAError(
                 f"`answers` should be positions of classes, 0 to {q.shape[1] - 1}, of {len(q)} "
-                "images."
+                "images.",
+                argument="answers",
             )
         chosen.append(positions.astype(np.int64))
     return chosen, q, w

@@ -70,7 +70,10 @@ class Scores:
         p = check_probabilities("probabilities", probabilities)
         if not isinstance(sensitive or {}, Mapping):
             kind = type(sensitive).__name__
-            raise FairTTAError(f"`sensitive` should be {{name: numbers}} (got {kind}).")
+            raise FairTTAError(
+                f"`sensitive` should be {{name: numbers}} (got {kind}).",
+                argument="sensitive",
+            )
         entropies = {a: normalised_entropies(of) for a, of in (sensitive or {}).items()}
         return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
@@ -92,7 +95,8 @@ class Scores:
             columns = getattr(self, name) or {}
             if not isinstance(columns, Mapping):
                 raise FairTTAError(
-                    f"`{name}` should be {{name: numbers}} (got {type(columns).__name__})."
+                    f"`{name}` should be {{name: numbers}} (got {type(columns).__name__}).",
+                    argument=name,
                 )
             check = check_probabilities if name == "sensitive_zero_shot" else check_unit
             checked[name] = {
@@ -105,7 +109,9 @@ class Scores:
             )
 
         if not all(isinstance(texts, list | tuple) for texts in self.warnings):
-            raise FairTTAError("`warnings` should be a list of texts per image.")
+            raise FairTTAError(
+                "`warnings` should be a list of texts per image.", argument="warnings"
+            )
         if self.warnings:
             check_length("warnings", self.warnings, length)
         return Scores(**checked, warnings=self.warnings)

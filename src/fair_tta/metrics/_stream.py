@@ -97,7 +97,9 @@ class MetricStream:
     ) -> None:
         if self._counts and counts and attributes != self._attributes:
             names = f"{list(self._attributes)}, as before (got {list(attributes)})"
-            raise FairTTAError(f"`sensitive` should have the attributes {names}.")
+            raise FairTTAError(
+                f"`sensitive` should have the attributes {names}.", argument="sensitive"
+            )
         if counts:
             self._columns(
                 attributes, self._counts | counts

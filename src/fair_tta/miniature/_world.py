@@ -121,7 +121,8 @@ class MiniatureTask:
         check_count("seed", seed, least=0)
         if split not in SPLITS:
             raise FairTTAError(
-                f"`split` should be one of {', '.join(SPLITS)} (got {split!r})."
+                f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).",
+                argument="split",
             )
         shares = None if mix is None else self._shares(mix)
         key = crc32(f"{self.name} {split}".encode())
@@ -139,12 +140,14 @@ class MiniatureTask:
         unknown = [group for group in mix if group not in self.groups]
         if unknown:
             raise FairTTAError(
-                f"`mix` should have keys such as {self.groups[0]!r} (got {unknown[0]!r})."
+                f"`mix` should have keys such as {self.groups[0]!r} (got {unknown[0]!r}).",
+                argument="mix",
             )
         weights = np.array([mix.get(group, 0.0) for group in self.groups], float)
         if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
             raise FairTTAError(
-                f"`mix` should have weights above 0 (got {dict(mix)!r})."
+                f"`mix` should have weights above 0 (got {dict(mix)!r}).",
+                argument="mix",
             )
         shares: npt.NDArray[np.float64] = weights / weights.sum()
         return shares

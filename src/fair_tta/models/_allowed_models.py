@@ -203,7 +203,8 @@ def _read_json(name: str, path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(
-            f"`model={name!r}` could not be loaded: {path.name} is broken ({error})."
+            f"`model={name!r}` could not be loaded: {path.name} is broken ({error}).",
+            argument="model",
         ) from error
 
 
@@ -211,7 +212,8 @@ def _refuse(name: str, what: str) -> NoReturn:
     raise ModelError(
         f"`model={name!r}` is not loaded by its name: {what}. This could run code or read files "
         "outside the model. If you trust it, load it yourself in Python and pass the object in "
-        "place of its name."
+        "place of its name.",
+        argument="model",
     )
 
 

@@ -62,7 +62,9 @@ def resolve(model: Any, processor: Any = None) -> Backend:
     backend = _resolve(model, processor)
     takes_one = isinstance(backend, TransformersBackend) or not sees_images(backend)
     if processor is not None and not takes_one:
-        raise ModelError("`processor` goes with a transformers model only.")
+        raise ModelError(
+            "`processor` goes with a transformers model only.", argument="processor"
+        )
     return backend
 
 
@@ -96,9 +98,12 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
-            f"{', '.join(missing)}."
+            f"{', '.join(missing)}.",
+            argument="model",
         )
-    raise ModelError(f"`model` should be {_ACCEPTED} (got {_describe(model)}).")
+    raise ModelError(
+        f"`model` should be {_ACCEPTED} (got {_describe(model)}).", argument="model"
+    )
 
 
 def _from_string(name: str, processor: Any) -> Backend:
@@ -131,12 +136,14 @@ def _from_string(name: str, processor: Any) -> Backend:
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
-            f"model, write 'open_clip:NAME/TAG'.{near(name, _models_here(name))}"
+            f"model, write 'open_clip:NAME/TAG'.{near(name, _models_here(name))}",
+            argument="model",
         ) from error
     if report["missing_keys"]:
         raise ModelError(
             f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
-            f"{min(report['missing_keys'])!r}."
+            f"{min(report['missing_keys'])!r}.",
+            argument="model",
         )
     return _from_transformers(
         model.eval(), processor or _load_processor(name, revision)
@@ -166,11 +173,13 @@ def _from_tuple(parts: tuple[Any, ...]) -> Backend:
             return OpenClipBackend(model, preprocess, tokenizer)
         raise ModelError(
             "`model=(model, preprocess, tokenizer)` should end with the tokenizer, as of "
-            f"open_clip.get_tokenizer(name) (got {_describe(tokenizer)})."
+            f"open_clip.get_tokenizer(name) (got {_describe(tokenizer)}).",
+            argument="model",
         )
     raise ModelError(
         f"`model` should be {_ACCEPTED} (got a tuple of "
-        f"{', '.join(_describe(part) for part in parts)})."
+        f"{', '.join(_describe(part) for part in parts)}).",
+        argument="model",
     )
 
 
@@ -194,7 +203,8 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     if not callable(image_processor) or not callable(tokenizer):
         raise ModelError(
             "`processor` should be a transformers processor with image_processor and tokenizer, "
-            f"or (image_processor, tokenizer) (got {_describe(processor)})."
+            f"or (image_processor, tokenizer) (got {_describe(processor)}).",
+            argument="processor",
         )
     if hasattr(image_processor, "to_dict"):
         check_sizes(type(model).__name__, image_processor.to_dict())
@@ -217,7 +227,8 @@ def _load_processor(name: str, revision: str | None = None) -> Any:
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"no processor was found for `model={name!r}` ({error}): pass `processor=` (a "
-            "processor, or (image_processor, tokenizer))."
+            "processor, or (image_processor, tokenizer)).",
+            argument="model",
         ) from error
 
 
@@ -231,7 +242,8 @@ def _from_open_clip(model: Any) -> Backend:
     if settings is None or not is_clip or not hasattr(text, "token_embedding"):
         raise ModelError(
             "this open_clip model does not state its preprocessing and its tokenizer: pass "
-            "`model=(model, preprocess, open_clip.get_tokenizer(name))`."
+            "`model=(model, preprocess, open_clip.get_tokenizer(name))`.",
+            argument="model",
         )
     preprocess: Any = image_transform_v2(PreprocessCfg(**settings), is_train=False)
     tokenizer = open_clip.SimpleTokenizer(context_length=text.context_length)
@@ -268,7 +280,8 @@ def load(
             raise FairTTAError(
                 f"`{name}` goes with a model that is loaded from a string. An object stays as it "
                 f"is: move it yourself, as in model.to({str(value)!r}) (got {name}={value!r} and a "
-                f"{type(model).__name__})."
+                f"{type(model).__name__}).",
+                argument=name,
             )
     where = None if device is None else find_device(device)
     what = None if dtype is None else find_dtype(dtype, where)
@@ -288,7 +301,8 @@ def with_compiled_vision(backend: Backend) -> Backend:
     if make is None:
         raise FairTTAError(
             f"`compile_vision` needs a model of transformers or open_clip ({backend.name} is a "
-            "user-defined backend): compile its vision tower yourself."
+            "user-defined backend): compile its vision tower yourself.",
+            argument="compile_vision",
         )
     compiled: Backend = make()
     image = [Image.linear_gradient("L").convert("RGB")]
@@ -316,7 +330,8 @@ def move(
     model = getattr(backend, "model", None)
     if not isinstance(model, nn.Module):
         raise FairTTAError(
-            f"`device` and `dtype` need a model of torch to move ({backend.name} shows none)."
+            f"`device` and `dtype` need a model of torch to move ({backend.name} shows none).",
+            argument="device",
         )
     numbers = [(p, p.detach().clone()) for p in model.parameters() if p.ndim == 0]
     try:
@@ -325,7 +340,7 @@ def move(
             parameter.data = value.to(parameter.device)
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise FairTTAError(
-            f"`device` {str(device)!r} cannot be used: {error}"
+            f"`device` {str(device)!r} cannot be used: {error}", argument="device"
         ) from error
 
 
@@ -345,7 +360,8 @@ def find_device(device: str | torch.device) -> torch.device:
     except (RuntimeError, TypeError) as error:
         raise FairTTAError(
             f"`device` {str(device)!r} cannot be used: it should be 'auto', 'cpu', 'cuda', 'mps' "
-            "or another device of torch."
+            "or another device of torch.",
+            argument="device",
         ) from error
     return found
 
@@ -364,5 +380,6 @@ def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.d
     if found is not None:
         return found
     raise FairTTAError(
-        f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r})."
+        f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r}).",
+        argument="dtype",
     )

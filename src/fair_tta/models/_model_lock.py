@@ -247,7 +247,8 @@ def check_present(model: nn.Module) -> None:
     if absent is not None:
         raise ModelError(
             f"weights of `model` ({type(model).__name__}) have no values, such as {absent!r}: "
-            "load it on a CPU or GPU, without `device_map` and offloading."
+            "load it on a CPU or GPU, without `device_map` and offloading.",
+            argument="model",
         )
 
 
@@ -270,7 +271,8 @@ def check_finite(model: nn.Module | None) -> None:
         if weight.is_floating_point() and weight.numel() and not _is_finite(weight):
             raise ModelError(
                 f"weights of `model` ({type(model).__name__}) are not finite, such as {name!r}: "
-                "they are damaged; if the model runs in half precision, try float32."
+                "they are damaged; if the model runs in half precision, try float32.",
+                argument="model",
             )
     _finite[model] = state
 

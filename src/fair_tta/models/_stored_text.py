@@ -49,7 +49,8 @@ class TextTable:
         if not isinstance(features, Mapping) or not features:
             raise FairTTAError(
                 "`text_features` should be {prompt: vector} (got "
-                f"{'none' if isinstance(features, Mapping) else type(features).__name__})."
+                f"{'none' if isinstance(features, Mapping) else type(features).__name__}).",
+                argument="text_features",
             )
         self._rows = {sentence: row for row, sentence in enumerate(features)}
         self.scale = scale
@@ -64,7 +65,8 @@ class TextTable:
         sizes = sorted({len(vector) for vector in vectors})
         if len(sizes) > 1:
             raise FairTTAError(
-                f"`text_features` should all have one dimension (got {sizes})."
+                f"`text_features` should all have one dimension (got {sizes}).",
+                argument="text_features",
             )
         self.model.register_buffer("features", torch.stack(vectors))
         self._features: Any = self.model.features
@@ -83,7 +85,8 @@ class TextTable:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise PromptError(
                 f"`text_features` should have the prompts {', '.join(map(repr, missing[:5]))}{more}"
-                f" (nearest to the first: {', '.join(map(repr, near))})."
+                f" (nearest to the first: {', '.join(map(repr, near))}).",
+                argument="text_features",
             )
         ids = torch.tensor([[self._rows[text]] for text in texts], device=self.device)
         return Tokens(ids, torch.ones_like(ids, dtype=torch.bool))
@@ -113,7 +116,8 @@ def _as_tensor(sentence: str, values: Any) -> Tensor:
         return torch.as_tensor(np.array(values, np.float16 if is_half else np.float32))
     except (TypeError, ValueError) as error:
         raise FairTTAError(
-            f"`text_features[{sentence!r}]` should be a vector: {error}."
+            f"`text_features[{sentence!r}]` should be a vector: {error}.",
+            argument="text_features",
         ) from error
 
 
@@ -122,6 +126,7 @@ def _vector(sentence: str, values: Tensor) -> Tensor:
     if vector.ndim != 1 or not bool(vector.isfinite().all() and vector.any()):
         raise FairTTAError(
             f"`text_features[{sentence!r}]` should be one row of finite numbers, not all zero (got "
-            f"shape {list(vector.shape)})."
+            f"shape {list(vector.shape)}).",
+            argument="text_features",
         )
     return vector

@@ -155,7 +155,8 @@ def _text_call(model: Any) -> TextCall:
     ):
         raise ModelError(
             f"`model` should be a dual encoder of images and text; {type(model).__name__} "
-            "does not have both `get_image_features` and `get_text_features`."
+            "does not have both `get_image_features` and `get_text_features`.",
+            argument="model",
         )
     return partial(_text, model)
 

@@ -157,13 +157,15 @@ class SharedContext:
             if other != label:
                 raise PromptError(
                     f"`{argument}` should have different tokens, but {other!r} and {label!r} have "
-                    "the same: use other words."
+                    "the same: use other words.",
+                    argument=argument,
                 )
         bare = (placed.slots < 0).all(1).nonzero().flatten().tolist()
         if bare:
             raise PromptError(
                 "`template` should have words besides its slots, there is no context to adapt "
-                f"in {placed.texts[bare[0]]!r}."
+                f"in {placed.texts[bare[0]]!r}.",
+                argument="template",
             )
         return placed
 

@@ -65,26 +65,33 @@ def parse_sentence(
 ) -> tuple[SentencePart, ...]:
     """Cut a sentence into parts; `required` slots must be there and no others."""
     if not isinstance(sentence, str):
-        raise PromptError(f"`{argument}` should be a sentence (got {sentence!r}).")
+        raise PromptError(
+            f"`{argument}` should be a sentence (got {sentence!r}).", argument=argument
+        )
     _check_unicode(f"`{argument}` should be text", sentence)
     parts: list[SentencePart] = []
     for place, text in enumerate(_SLOT.split(sentence)):
         is_slot = place % 2 == 1
         if is_slot and text not in _SLOT_NAMES:
             raise PromptError(
-                f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}."
+                f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}.",
+                argument=argument,
             )
         if text:
             parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
     if any("{" in part.text or "}" in part.text for part in parts if part.slot is None):
-        raise PromptError(f"`{argument}` has an unmatched brace (got {sentence!r}).")
+        raise PromptError(
+            f"`{argument}` has an unmatched brace (got {sentence!r}).",
+            argument=argument,
+        )
     slots = {part.slot for part in parts if part.slot is not None}
     if required is not None and slots != required:
         wanted = " and ".join(
             f"`{{{slot}}}`" for slot in sorted(required, reverse=True)
         )
         raise PromptError(
-            f"`{argument}` should have {wanted} and no other slot ({sentence!r})."
+            f"`{argument}` should have {wanted} and no other slot ({sentence!r}).",
+            argument=argument,
         )
     return tuple(parts)
 
@@ -121,7 +128,8 @@ def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prom
 Names = Sequence[str] | Mapping[str, str]
 """Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
 
-AnyTemplate: TypeAlias = "str | Templates | Mapping[str, str] | Sequence[str | Templates | Mapping[str, str]]"
+OneTemplate: TypeAlias = "str | Templates | Mapping[str, str]"
+AnyTemplate: TypeAlias = "OneTemplate | Sequence[OneTemplate]"
 """A sentence, the three sentences, or several of these."""
 
 
@@ -163,7 +171,8 @@ class Templates:
         slots = {part.slot for part in sentence}
         if TARGET not in slots:
             raise PromptError(
-                f"`template` should have a slot for the target, {SLOTS} (got {template!r})."
+                f"`template` should have a slot for the target, {SLOTS} (got {template!r}).",
+                argument="template",
             )
         if SENSITIVE not in slots:
             return cls(template)
@@ -258,13 +267,15 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
         if TARGET not in template or not set(template) <= known:
             raise PromptError(
                 "`template` as a dict should be {'target': sentence, 'sensitive': sentence, "
-                f"'joint': sentence}}, of which the first is required (got {[*template]})."
+                f"'joint': sentence}}, of which the first is required (got {[*template]}).",
+                argument="template",
             )
         return Templates(**template)
     if not isinstance(template, Templates):
         raise PromptError(
             "`template` should be a sentence, {'target': sentence, 'sensitive': sentence, 'joint': "
-            f"sentence}}, Templates, or a list of these (got {template!r})."
+            f"sentence}}, Templates, or a list of these (got {template!r}).",
+            argument="template",
         )
     return template
 
@@ -272,13 +283,17 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
 def parse_names(argument: str, names: Names) -> dict[str, str]:
     """Check class names and return them as ``{label: phrase}``."""
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
-        raise PromptError(f"`{argument}` should be a list of names (got {names!r}).")
+        raise PromptError(
+            f"`{argument}` should be a list of names (got {names!r}).",
+            argument=argument,
+        )
     if isinstance(names, Set) and not isinstance(
         names, KeysView
     ):  # those of a dict are in order
         raise PromptError(
             f"`{argument}` should be a list of names: a set has no order, which other runs would "
-            f"see differently (got {names!r})."
+            f"see differently (got {names!r}).",
+            argument=argument,
         )
     pairs = (
         list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
@@ -286,18 +301,23 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
     for text in (text for pair in pairs for text in pair):
         if not isinstance(text, str) or not text.strip():
             raise PromptError(
-                f"`{argument}` should hold non-empty strings (got {text!r})."
+                f"`{argument}` should hold non-empty strings (got {text!r}).",
+                argument=argument,
             )
         _check_unicode(f"`{argument}` should hold text", text)
     if len(pairs) < 2:
         got = [label for label, _ in pairs]
-        raise PromptError(f"`{argument}` should name at least two values (got {got}).")
+        raise PromptError(
+            f"`{argument}` should name at least two values (got {got}).",
+            argument=argument,
+        )
     for position, what in ((0, "labels"), (1, "phrases")):
         texts = [pair[position].strip() for pair in pairs]
         twice = sorted({text for text in texts if texts.count(text) > 1})
         if twice:
             raise PromptError(
-                f"`{argument}` should have distinct {what} ({twice} came twice)."
+                f"`{argument}` should have distinct {what} ({twice} came twice).",
+                argument=argument,
             )
     # plain strings: those of NumPy and enums cannot be written to files
     return {str.__str__(label): str.__str__(phrase).strip() for label, phrase in pairs}
@@ -321,7 +341,8 @@ def parse_sensitive(
     for attribute in sensitive:
         if not isinstance(attribute, str):
             raise PromptError(
-                f"the attributes of `sensitive` should be strings (got {attribute!r})."
+                f"the attributes of `sensitive` should be strings (got {attribute!r}).",
+                argument="sensitive",
             )
         _check_unicode("the attributes of `sensitive` should be", attribute)
     return {

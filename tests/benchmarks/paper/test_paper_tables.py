@@ -77,7 +77,7 @@ def test_settings_differ(script: Script) -> None:
 
 
 def test_every_method_of_the_library_has_a_row(script: Script) -> None:
-    from fair_tta.methods._registry import ADAPTERS
+    from internals import ADAPTERS
 
     settings = script("tables").every_method()
     expected = {method.__name__ for name, method in ADAPTERS.items()} - {

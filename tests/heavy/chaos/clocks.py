@@ -25,7 +25,7 @@ def jumping_clock(random: Random, years: float) -> Callable[[], None]:
             def now(cls, tz: tzinfo | None = None) -> Any:
                 return datetime.fromtimestamp(now(), tz)
 
-        from fair_tta import _identity as provenance
+        from internals import identity_module as provenance
 
         time.time = now
         time.time_ns = lambda: int(1e9 * now())

@@ -107,7 +107,7 @@ def _fit(world: World, out: Path) -> list[str]:
 
 def rows_of(out: Path) -> dict[tuple[object, ...], Any]:
     """Finished rows by their keys, without what depends on clock and disk."""
-    from fair_tta.lab.runs._store import ROWS, Store
+    from internals import ROWS, Store
 
     rows = {}
     if (out / ROWS).exists():

@@ -44,8 +44,7 @@ class Moments:
 
     def install(self) -> None:
         """From now on, in this process."""
-        from fair_tta.images._vision import Vision
-        from fair_tta.lab.runs._store import _INSERT, Store, StoredRow, _record
+        from internals import _INSERT, Store, StoredRow, Vision, _record
 
         append, load, replace = Store.append, Vision.load, os.replace
 

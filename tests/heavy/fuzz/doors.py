@@ -21,6 +21,19 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import torch
+from internals import (
+    ADAPTERS,
+    ROWS,
+    AugMix,
+    Identity,
+    Key,
+    Labels,
+    Problem,
+    Store,
+    StoredRow,
+    _digest,
+    parse_adapter,
+)
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
 from PIL import Image
 from safetensors import safe_open
@@ -28,14 +41,8 @@ from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, LogitBalance, Prediction, ZeroShot, miniature
 from fair_tta.auditing import Audit, Examination, audit
-from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._records import Problem
-from fair_tta.images._views import AugMix, Identity
 from fair_tta.lab.report import examination_html, html, markdown
-from fair_tta.lab.runs._store import ROWS, Key, Store, StoredRow
 from fair_tta.methods import load_adapter
-from fair_tta.methods._reference import _digest
-from fair_tta.methods._registry import ADAPTERS, parse_adapter
 from fair_tta.metrics import Bootstrap
 from fair_tta.models import Backend, resolve
 

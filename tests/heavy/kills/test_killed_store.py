@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from internals import ROWS, Store
 from store_rows import rows
-
-from fair_tta.lab.runs._store import ROWS, Store
 
 HELPERS = Path(__file__).parents[2] / "helpers"
 

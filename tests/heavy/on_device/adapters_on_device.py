@@ -17,6 +17,7 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from internals import ADAPTERS, Aggregator, Renderer, combine, upgrad_weights
 
 from fair_tta import (
     ELRA,
@@ -29,11 +30,7 @@ from fair_tta import (
     OrthCali,
 )
 from fair_tta.extend import AugMix, FittedMethod
-from fair_tta.images._draw import Renderer
 from fair_tta.methods import SAR, SEM, TTR, SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods._registry import ADAPTERS
-from fair_tta.methods.tuning._directions import Aggregator, combine
-from fair_tta.methods.tuning._upgrad import upgrad_weights
 
 pytest_plugins = ("device_models",)
 

@@ -9,6 +9,7 @@ import torch
 from checks import picture
 from devices import Pair
 from fits import fit_on
+from internals import Associations
 
 from fair_tta import (
     AssociationCorrection,
@@ -18,7 +19,6 @@ from fair_tta import (
     OrthCali,
     ZeroShot,
 )
-from fair_tta.auditing._examination import Associations
 from fair_tta.extend import Adapter, AugMix
 
 pytest_plugins = ("device_models",)

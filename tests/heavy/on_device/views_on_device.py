@@ -11,11 +11,10 @@ import pytest
 import torch
 from checks import picture
 from devices import Pair
+from internals import Renderer, content_generator, render_batch
 
 from fair_tta import TPT, FairTPTClassifier, Zero, ZeroShot
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import Renderer, render_batch
-from fair_tta.images._views import content_generator
 
 pytest_plugins = ("device_models",)
 

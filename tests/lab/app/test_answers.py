@@ -8,28 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import (
+    ADAPTERS,
+    Classifiers,
+    Fields,
+    answers_html,
+    certificate,
+    chosen_methods,
+    content_generator,
+    draw_examples,
+    draw_folder,
+    fields_of,
+    fit_on_folder,
+    kept_views,
+    sandboxed,
+    why_not,
+)
 
 from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
 from fair_tta.errors import ImageError
 from fair_tta.extend import AugMix
-from fair_tta.images._views import content_generator
-from fair_tta.lab.app._answers import (
-    answers_html,
-    certificate,
-    draw_examples,
-    draw_folder,
-    fields_of,
-    kept_views,
-)
-from fair_tta.lab.app._questions import (
-    Classifiers,
-    Fields,
-    chosen_methods,
-    sandboxed,
-    why_not,
-)
-from fair_tta.lab.runs._reference import fit_on_folder
-from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BIRDS
 
 

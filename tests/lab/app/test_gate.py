@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from internals import POLICY, Gate, UploadLimits, used_bytes
 from starlette.types import Message, Receive, Scope, Send
-
-from fair_tta.lab.app._server import POLICY, Gate, UploadLimits, used_bytes
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from internals import UploadLimits, header, read_limits
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app._server import UploadLimits, read_limits
-from fair_tta.lab.app._uploads import header
 
 
 def test_ten_thousand_files_are_refused_in_words() -> None:

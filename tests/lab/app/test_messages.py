@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
+from internals import guarded, note, without_folders
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app._questions import guarded, note, without_folders
 
 
 def failing(error: Exception) -> str:

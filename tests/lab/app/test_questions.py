@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from fair_tta import FairTTAError, ZeroShot
-from fair_tta.lab.app._answers import fields_of
-from fair_tta.lab.app._questions import (
+from internals import (
+    ADAPTERS,
     MOST_CLASSIFIERS,
+    TASKS,
     Classifiers,
     Fields,
+    UploadLimits,
     chosen_methods,
+    fields_of,
     why_not,
 )
-from fair_tta.lab.app._server import UploadLimits
-from fair_tta.methods._registry import ADAPTERS
-from fair_tta.miniature._world import TASKS
+
+from fair_tta import FairTTAError, ZeroShot
 
 
 @pytest.fixture(scope="module")

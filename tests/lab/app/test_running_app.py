@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import families
 import pytest
+from internals import draw_folder
 from PIL import Image
 from quiet_app import OUTSIDE
 from transformers import CLIPProcessor
 
 from app_browser import PATIENCE, AppPage, free_port, running_app, waited
-from fair_tta.lab.app._answers import draw_folder
 from fair_tta.miniature import BIRDS
 from headless import browser, missing
 

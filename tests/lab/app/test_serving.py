@@ -15,13 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from internals import AppContext, UploadLimits, guessed, is_embedded, private_folder
+from internals import server_module as serving
 from typer.testing import CliRunner
 
 from fair_tta import FairTTAError
-from fair_tta.lab.app import _server as serving
-from fair_tta.lab.app._page import AppContext, is_embedded
-from fair_tta.lab.app._server import UploadLimits, private_folder
-from fair_tta.lab.app._uploads import guessed
 from fair_tta.lab.cli import app
 from fair_tta.miniature import FOLDER
 

@@ -7,18 +7,21 @@ import re
 from pathlib import Path
 
 import pytest
+from internals import (
+    Classifiers,
+    Fields,
+    UploadedFile,
+    audit_uploads,
+    chosen_methods,
+    draw_folder,
+    examine_uploads,
+    fields_of,
+    staged_reference,
+)
 
 from fair_tta import FairTTAError
 from fair_tta.auditing import Audit, Examination
 from fair_tta.datasets import Labels
-from fair_tta.lab.app._answers import draw_folder, fields_of
-from fair_tta.lab.app._questions import Classifiers, Fields, chosen_methods
-from fair_tta.lab.app._uploads import (
-    UploadedFile,
-    audit_uploads,
-    examine_uploads,
-    staged_reference,
-)
 from fair_tta.miniature import BADGES, BIRDS
 
 

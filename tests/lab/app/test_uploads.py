@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta.datasets._labels import Labels, known_path_column
-from fair_tta.datasets._records import Problem, ProblemKind
-from fair_tta.errors import DatasetError
-from fair_tta.lab.app._server import UploadLimits
-from fair_tta.lab.app._uploads import (
+from internals import (
+    Labels,
+    Problem,
+    ProblemKind,
     UploadedFile,
+    UploadLimits,
     header,
     images_among,
+    known_path_column,
     plain_name,
     read_uploaded,
     stage,
 )
+
+from fair_tta.errors import DatasetError
 
 
 @given(st.text())

@@ -21,13 +21,12 @@ from cli_fixtures import folder as folder
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
+from internals import FOLDER, ROWS, Store
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, compare
 from fair_tta.extend import AugMix
-from fair_tta.lab.runs._store import ROWS, Store
 from fair_tta.miniature import BADGES
-from fair_tta.miniature._model import FOLDER
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

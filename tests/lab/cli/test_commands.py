@@ -12,15 +12,13 @@ from pathlib import Path
 import pytest
 import typer
 from cli_fixtures import call
+from internals import ADAPTERS, exits, log, progress_bars, usage
+from internals import console_module as console
 from typer.testing import CliRunner
 
 import fair_tta
 from fair_tta.errors import FairTTAError
-from fair_tta.lab._terminal import progress_bars
-from fair_tta.lab.cli import _console as console
 from fair_tta.lab.cli import app
-from fair_tta.lab.cli._console import exits, log, usage
-from fair_tta.methods._registry import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = ("", *(command.name or "" for command in app.registered_commands))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_fixtures import call
+from internals import predict_module as predict
+from internals import text_cell
 
-from fair_tta._io import text_cell
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.lab.cli import _predict as predict
 from fair_tta.prediction import Prediction
 
 N = 240

@@ -9,11 +9,11 @@ import pytest
 from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
+from internals import TASKS
 
 from fair_tta import FairTPT, FairTPTClassifier, OrthCali, Zero
 from fair_tta.auditing import Examination
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.miniature._world import TASKS
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from cli_fixtures import NAMES, audit_arguments, call, rows_of
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from fits import fit_on
+from internals import parse_adapter, parse_adapters, short_name
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
 from fair_tta.auditing import Audit, Examination
 from fair_tta.methods import load_adapter
-from fair_tta.methods._registry import parse_adapter, parse_adapters, short_name
 
 pytestmark = pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
 

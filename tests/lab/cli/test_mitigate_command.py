@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from cli_fixtures import NAMES, call, write_labels
 from fits import fit_on
+from internals import CANDIDATES, audit_command
 
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
-from fair_tta.auditing._mitigate import CANDIDATES
-from fair_tta.lab.cli._audit import audit_command
 from fair_tta.miniature import BIRDS
 
 DRAWN = BIRDS.draw(450)

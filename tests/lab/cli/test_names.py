@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import parse_renames, sensitive_option, targets_option
 
 from fair_tta import FairTTAError
-from fair_tta.lab.cli._names import parse_renames, sensitive_option, targets_option
 
 
 def test_targets() -> None:

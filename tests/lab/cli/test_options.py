@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from internals import is_given, refuse_unused, with_shared_options
 from typer.testing import CliRunner
 
 import fair_tta.lab.cli
-from fair_tta.lab.cli._expand import is_given, refuse_unused, with_shared_options
 
 
 @dataclass(frozen=True, kw_only=True)

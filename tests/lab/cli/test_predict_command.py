@@ -17,12 +17,11 @@ from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
+from internals import find_images, printable
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
-from fair_tta._io import printable
 from fair_tta.extend import AugMix
 from fair_tta.lab.cli import app
-from fair_tta.lab.cli._inputs import find_images
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from fair_tta.datasets._tasks import PAPER_TASKS
-from fair_tta.lab.cli._names import prompt_problems
+from internals import PAPER_TASKS, prompt_problems
 
 
 @pytest.mark.parametrize(

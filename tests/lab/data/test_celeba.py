@@ -6,11 +6,9 @@ from pathlib import Path
 
 import dataset_fixtures as made
 import pytest
+from internals import PAPER_TASKS, ProblemKind, Split, read_celeba
 
 from fair_tta.datasets import BenchmarkTask
-from fair_tta.datasets._celeba import read_celeba
-from fair_tta.datasets._records import ProblemKind, Split
-from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import DatasetError
 
 HAIR = BenchmarkTask.find("CelebA", "hair color", "gender")

@@ -8,8 +8,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta._io import text_cell, write_row
+from internals import text_cell, write_row
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import dataset_fixtures as made
 import pytest
+from internals import (
+    PAPER_TASKS,
+    AgeCut,
+    Padding,
+    ProblemKind,
+    Split,
+    bracket_of,
+    read_fairface,
+)
 
 from fair_tta.datasets import BenchmarkTask
-from fair_tta.datasets._fairface import Padding, bracket_of, read_fairface
-from fair_tta.datasets._records import ProblemKind, Split
-from fair_tta.datasets._tasks import PAPER_TASKS, AgeCut
 from fair_tta.errors import DatasetError
 
 AGE_RACE = BenchmarkTask.find("FairFace", "age", "race")

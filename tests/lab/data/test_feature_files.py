@@ -15,12 +15,10 @@ from cli_fixtures import write_labels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from internals import FeatureFile, Labels, Problem, ProblemKind, Record, read_features
 from safetensors.torch import save_file
 
 from fair_tta.datasets import read_text_features
-from fair_tta.datasets._features import FeatureFile, read_features
-from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._records import Problem, ProblemKind, Record
 from fair_tta.errors import DatasetError
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3) + 1

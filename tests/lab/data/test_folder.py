@@ -17,13 +17,19 @@ import dataset_fixtures as made
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from internals import (
+    MISSING,
+    PAPER_TASKS,
+    Dataset,
+    Labels,
+    Problem,
+    ProblemKind,
+    Record,
+)
+from internals import label_files_module as paths
 from PIL import Image
 
 from fair_tta.datasets import BenchmarkTask, read_folder
-from fair_tta.datasets import _label_files as paths
-from fair_tta.datasets._labels import MISSING, Labels
-from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record
-from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import DatasetError
 
 COLUMNS: dict[str, Any] = {"target_column": "animal", "sensitive_columns": "place"}
@@ -107,7 +113,8 @@ def test_separators_encodings_and_line_ends(
 
 
 def test_what_spreadsheets_add(root: Path) -> None:
-    text = "sep=;\r\n path ; animal;place;;\r\n 0.png ;cat; in ;;\r\n\r\n1.png;dog;out;;\r\n;;;;\r\n"
+    text = "sep=;\r\n path ; animal;place;;\r\n 0.png ;cat; in ;;\r\n"
+    text += "\r\n1.png;dog;out;;\r\n;;;;\r\n"
     dataset = read(root, text)
     assert [(r.key, r.target, r.sensitive["place"]) for r in dataset] == [
         ("0.png", "cat", "in"),

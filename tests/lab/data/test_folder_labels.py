@@ -10,11 +10,17 @@ import pytest
 from cli_fixtures import write_labels
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import (
+    Labels,
+    LabelTable,
+    Problem,
+    ProblemKind,
+    Problems,
+    Record,
+    collect,
+    printable,
+)
 
-from fair_tta._io import printable
-from fair_tta.datasets._label_files import LabelTable
-from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._records import Problem, ProblemKind, Problems, Record, collect
 from fair_tta.errors import DatasetError
 
 rows = st.lists(

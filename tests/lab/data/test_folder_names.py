@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 from checks import picture
+from internals import (
+    FOLDER_LABELS,
+    Problem,
+    ProblemKind,
+    Unlisted,
+    write_labels_of_folders,
+)
+from internals import labels_module as module
 
-from fair_tta._io import Unlisted
-from fair_tta.datasets import _labels as module
-from fair_tta.datasets._labels import FOLDER_LABELS, write_labels_of_folders
-from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
 
 

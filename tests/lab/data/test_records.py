@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from fair_tta._io import printable
-from fair_tta.datasets._records import (
+from internals import (
     Dataset,
     Problem,
     ProblemKind,
     Problems,
     Record,
     collect,
+    printable,
 )
+
 from fair_tta.errors import DatasetError
 
 

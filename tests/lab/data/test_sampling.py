@@ -7,8 +7,7 @@ from collections import Counter
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-from fair_tta.datasets._records import choose
+from internals import choose
 
 Item = tuple[str, str]
 streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(

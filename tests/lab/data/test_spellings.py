@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import (
+    Labels,
+    LabelValues,
+    Record,
+    parse_renames,
+    rename_option,
+    rename_values,
+)
 
-from fair_tta.datasets._labels import Labels, LabelValues, rename_option, rename_values
-from fair_tta.datasets._records import Record
 from fair_tta.errors import DatasetError
-from fair_tta.lab.cli._names import parse_renames
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1).map(str.strip).filter(bool)
 

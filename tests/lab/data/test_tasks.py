@@ -8,13 +8,12 @@ from typing import Any, cast
 
 import dataset_fixtures as made
 import pytest
+from internals import PAPER_TASKS, parse_names, parse_sensitive
+from internals import read_SPLITS as SPLITS
 
 from fair_tta import FairTTAError, Templates
 from fair_tta.datasets import BenchmarkTask, read_dataset
-from fair_tta.datasets._read import SPLITS
-from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.errors import DatasetError
-from fair_tta.prompts._templates import parse_names, parse_sensitive
 
 # As the paper's tables of results call them.
 MAIN = {

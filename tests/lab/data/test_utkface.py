@@ -7,12 +7,10 @@ from pathlib import Path
 
 import dataset_fixtures as made
 import pytest
+from internals import PAPER_TASKS, AgeCut, ProblemKind, read_utkface
 
 from fair_tta import FairTTAError
 from fair_tta.datasets import BenchmarkTask
-from fair_tta.datasets._records import ProblemKind
-from fair_tta.datasets._tasks import PAPER_TASKS, AgeCut
-from fair_tta.datasets._utkface import read_utkface
 from fair_tta.errors import DatasetError
 
 AGE_RACE = BenchmarkTask.find("UTKFace", "age", "race")

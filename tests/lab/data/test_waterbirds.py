@@ -8,9 +8,8 @@ from pathlib import Path
 
 import dataset_fixtures as made
 import pytest
+from internals import ProblemKind, Split, read_waterbirds
 
-from fair_tta.datasets._records import ProblemKind, Split
-from fair_tta.datasets._waterbirds import read_waterbirds
 from fair_tta.errors import DatasetError
 
 FOLDER = "waterbird_complete95_forest2water2"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-
-from fair_tta.lab.report._drawings import (
+from internals import (
     DRAWING_WIDTH,
     BeforeAfter,
     Dot,
+    Estimate,
     before_and_after,
     dot_plot,
 )
-from fair_tta.metrics._estimates import Estimate
 
 
 def alt(svg: str) -> str:

@@ -11,18 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import Associations, ChangedImage, Floats, examine_predictions
+from internals import examination_module as sentences
 from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
 from fair_tta import OrthCali
 from fair_tta.auditing import Examination
-from fair_tta.auditing._examination import Associations, ChangedImage
-from fair_tta.auditing._examine import examine_predictions
 from fair_tta.extend import Adapter
-from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import examination_html
 from fair_tta.metrics import Bootstrap
-from fair_tta.metrics._answer_table import Floats
 from fair_tta.prediction import Prediction
 
 PLACE = {"place": ["on water", "on land"]}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from internals import CONFIRM, MethodRow, cards, cost_sentence, method_rows
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta import AssociationCorrection, compare
-from fair_tta.lab.report._method_rows import MethodRow, cost_sentence, method_rows
-from fair_tta.lab.report._verdict import CONFIRM, cards
 
 
 def row(before: Rates, after: Rates) -> MethodRow:

@@ -14,19 +14,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import (
+    Estimate,
+    clopper_pearson_ends,
+    duration,
+    interval,
+    mean_rate_ends,
+    p_value,
+    percent,
+    wilson,
+)
 from PIL import Image
 from report_samples import HOSTILE, Page, sample
 
 from fair_tta import FairTTAError
 from fair_tta.auditing import Audit
 from fair_tta.lab.report import GalleryImage, html, html_many, write_report
-from fair_tta.lab.report._numbers import duration, interval, p_value, percent
-from fair_tta.metrics._estimates import Estimate
-from fair_tta.metrics.intervals._closed_forms import (
-    clopper_pearson_ends,
-    mean_rate_ends,
-    wilson,
-)
 
 THREE = {
     "age": ["young", "middle", "old"],

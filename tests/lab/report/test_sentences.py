@@ -8,14 +8,12 @@ from importlib.resources import files
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import Estimate, for_markdown, short
+from internals import sentences_module as sentences
 from markdown_it import MarkdownIt
 from report_samples import HOSTILE, Page, sample
 
-from fair_tta.lab.report import _sentences as sentences
 from fair_tta.lab.report import markdown
-from fair_tta.lab.report._drawings import short
-from fair_tta.lab.report._page import for_markdown
-from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics.definitions import METRICS
 
 

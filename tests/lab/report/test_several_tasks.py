@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from internals import (
+    MOST_METHODS,
+    AuditDocument,
+    banners,
+    by_gap,
+    cards,
+    figure_of,
+    first_screen,
+    in_short,
+    methods_on,
+    title_of_many,
+)
 from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 from fair_tta import audit, compare
 from fair_tta.auditing import Audit, Scores
-from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html_many
-from fair_tta.lab.report._first_screen import (
-    MOST_METHODS,
-    banners,
-    figure_of,
-    first_screen,
-)
-from fair_tta.lab.report._method_rows import methods_on
-from fair_tta.lab.report._verdict import by_gap, cards, in_short, title_of_many
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from internals import MOST_DRAWN, TRADED, AuditDocument, sweeps, tradeoff_charts
 from msgspec import structs
 from report_samples import Page
 
@@ -18,10 +19,7 @@ from fair_tta import (
     ZeroShot,
 )
 from fair_tta.auditing import Audit, audit, compare
-from fair_tta.auditing._document import AuditDocument
 from fair_tta.lab.report import html
-from fair_tta.lab.report._drawings import MOST_DRAWN, TRADED, tradeoff_charts
-from fair_tta.lab.report._sentences import sweeps
 from fair_tta.metrics import Bootstrap
 
 generator = np.random.default_rng(0)

@@ -5,6 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
+from internals import (
+    Card,
+    banners,
+    cards,
+    changed_groups,
+    figure_of,
+    group_sentences,
+    in_short,
+    print_verdict,
+)
 from msgspec import structs
 from report_samples import Page
 from scipy.stats import binomtest
@@ -12,16 +22,7 @@ from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
 
 from fair_tta import audit, compare
 from fair_tta.auditing import Audit, Scores
-from fair_tta.lab.cli._tables import print_verdict
 from fair_tta.lab.report import html, markdown
-from fair_tta.lab.report._first_screen import banners, figure_of
-from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._verdict import (
-    cards,
-    changed_groups,
-    group_sentences,
-    in_short,
-)
 
 GOOD = {**dict.fromkeys(EVEN, (450, 500)), ("dog", "out"): (420, 500)}
 CLEAR_500 = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}

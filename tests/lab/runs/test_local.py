@@ -7,8 +7,7 @@ from unittest import mock
 
 import pytest
 from cli_fixtures import tiny_model as tiny_model
-
-from fair_tta.lab.runs import _local as local
+from internals import local_module as local
 
 
 def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -> None:

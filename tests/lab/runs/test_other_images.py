@@ -11,18 +11,13 @@ import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 from cli_fixtures import write_labels
+from internals import Engine, ImageSource, Labels, Local, Runner, Store, job_of
 from test_runner import Late
 from torch import Tensor
 
 from fair_tta import FairTPTClassifier, Prediction, ZeroShot
-from fair_tta.datasets._labels import Labels
 from fair_tta.extend import Adapter, AugMix, Needs, Outcome, Task
-from fair_tta.images._stored import ImageSource
 from fair_tta.lab import audit_folder
-from fair_tta.lab.runs._job import job_of
-from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._runner import Engine, Runner
-from fair_tta.lab.runs._store import Store
 from fair_tta.methods import TTR
 
 COUNT, BROKEN, COPY = 11, 4, 6

@@ -12,17 +12,23 @@ import pytest
 import torch
 from checks import picture
 from fits import fit_on
+from internals import (
+    Adapter,
+    ImageSource,
+    Needs,
+    ReferenceBatch,
+    UsesTexts,
+    WorkUnit,
+    describe_adapter,
+    fit_adapters,
+    fit_on_folder,
+    job_of,
+    start_worker,
+)
 from torch import Tensor
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, LogitBalance, ZeroShot
-from fair_tta._identity import describe_adapter
 from fair_tta.extend import FittedMethod, Outcome, Reference, Task
-from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import WorkUnit, job_of
-from fair_tta.lab.runs._reference import fit_adapters, fit_on_folder
-from fair_tta.lab.runs._worker import start_worker
-from fair_tta.methods._base import Adapter, Needs, UsesTexts
-from fair_tta.methods._fitting import ReferenceBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 

@@ -14,15 +14,23 @@ from typing import Any
 import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
+from internals import (
+    ImageRows,
+    ImageSource,
+    Job,
+    Local,
+    Pool,
+    Runner,
+    Store,
+    Worker,
+    WorkUnit,
+    batched,
+    job_of,
+    load_source,
+)
 
 from fair_tta import FairTPTClassifier, Zero, ZeroShot
 from fair_tta.extend import AugMix
-from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import Job, WorkUnit, job_of
-from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._runner import Pool, Runner, batched
-from fair_tta.lab.runs._store import Store
-from fair_tta.lab.runs._worker import ImageRows, Worker, load_source
 
 
 class Late:

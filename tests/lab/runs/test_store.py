@@ -10,10 +10,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+from internals import ROWS, Store
 from store_rows import row, rows
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.runs._store import ROWS, Store
 
 
 @pytest.fixture(params=[0, 8], ids=["network disk", "local disk"])

@@ -10,13 +10,11 @@ import pytest
 import torch
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
+from internals import ImageRows, ImageSource, Job, Worker, WorkUnit, job_of
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError
 from fair_tta.extend import Adapter, AugMix
-from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import Job, WorkUnit, job_of
-from fair_tta.lab.runs._worker import ImageRows, Worker
 
 METHODS: tuple[Adapter, ...] = (ZeroShot(), TPT(), FairTPT())
 

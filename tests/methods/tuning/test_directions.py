@@ -19,6 +19,14 @@ import torch
 from checks import TARGETS, picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import (
+    Aggregator,
+    SLoss,
+    WeightedSum,
+    combine,
+    needed_terms,
+    upgrad_weights,
+)
 from torch import Tensor
 from torchjd.aggregation import (
     MGDA,
@@ -36,14 +44,6 @@ from torchjd.linalg import QuadprogProjector
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, FairTTAError
 from fair_tta.extend import AugMix
-from fair_tta.methods.tuning._directions import (
-    Aggregator,
-    WeightedSum,
-    combine,
-    needed_terms,
-)
-from fair_tta.methods.tuning._losses import SLoss
-from fair_tta.methods.tuning._upgrad import upgrad_weights
 
 
 def gramian_of(jacobian: Tensor) -> Tensor:

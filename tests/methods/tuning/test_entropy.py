@@ -7,8 +7,7 @@ import math
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta.methods.tuning._entropy import normalised_entropy
+from internals import normalised_entropy
 
 weights = st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(
     lambda w: sum(w) > 1e-3

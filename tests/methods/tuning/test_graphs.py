@@ -5,13 +5,10 @@ from __future__ import annotations
 import families
 import torch
 from checks import make_task
+from internals import Cache, TargetLoss, Task, graph_bytes, initial_gradient
 from torch import Tensor, nn
 
-from fair_tta._cache import Cache
-from fair_tta.methods.tuning._loop import graph_bytes, initial_gradient
-from fair_tta.methods.tuning._losses import TargetLoss
 from fair_tta.models import TransformersBackend
-from fair_tta.prompts._task import Task
 
 
 def test_what_is_saved_is_counted_once_and_weights_are_not() -> None:

@@ -10,15 +10,14 @@ import pytest
 import torch
 from checks import make_task, picture
 from families_open_clip import OPEN_CLIP
+from internals import ImageTower, is_norm, tuned_names, unit
+from internals import weights_module as image_tower
 from plain_towers import classifier, norm_parameters
 from torch import Tensor, nn
 
 from fair_tta import FairTPTClassifier
-from fair_tta._linalg import unit
 from fair_tta.errors import TowerError
 from fair_tta.methods import Tent
-from fair_tta.methods.tuning import _weights as image_tower
-from fair_tta.methods.tuning._weights import ImageTower, is_norm, tuned_names
 from fair_tta.models import OpenClipBackend, TransformersBackend
 
 FAMILIES = [

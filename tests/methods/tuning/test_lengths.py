@@ -7,8 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta._linalg import length_and_direction, wide
+from internals import length_and_direction, wide
 
 
 @given(st.integers(0, 2**32), st.integers(-30, 30))

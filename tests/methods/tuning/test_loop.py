@@ -9,21 +9,21 @@ import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
 from families_open_clip import OPEN_CLIP
+from internals import (
+    PromptLoss,
+    SLoss,
+    SuperTSLoss,
+    TargetLoss,
+    Task,
+    TSLoss,
+    initial_gradient,
+)
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO
 from fair_tta.extend import AugMix
-from fair_tta.methods.tuning._loop import initial_gradient
-from fair_tta.methods.tuning._losses import (
-    PromptLoss,
-    SLoss,
-    SuperTSLoss,
-    TargetLoss,
-    TSLoss,
-)
 from fair_tta.models import OpenClipBackend, TransformersBackend
-from fair_tta.prompts._task import Task
 
 FAMILIES = [
     pytest.param(kind, make, id=f"{kind.__name__}-{name}", marks=families.marks(name))

@@ -14,19 +14,22 @@ import torch
 from checks import make_task
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fair_tta._linalg import unit
-from fair_tta.errors import FairTTAError
-from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
-from fair_tta.methods.tuning._entropy import (
+from internals import (
+    Objective,
+    TargetLoss,
+    Task,
+    Term,
     count_kept,
     marginal,
     most_confident,
     normalised_entropy,
+    objective_of,
+    unit,
 )
-from fair_tta.methods.tuning._losses import Objective, TargetLoss, Term, objective_of
+
+from fair_tta.errors import FairTTAError
+from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 from fair_tta.models import TransformersBackend
-from fair_tta.prompts._task import Task
 
 
 class NoTerms:

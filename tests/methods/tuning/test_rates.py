@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from internals import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
 from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPTClassifier, FairTTAError, FixedRate, miniature
 from fair_tta.extend import AugMix
-from fair_tta.methods.tuning._rates import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
 
 CONTEXT = torch.tensor(
     [[[3.0, 0.0], [0.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]]

@@ -59,7 +59,8 @@ class UploadLimits:
                 )  # they are not counted to the end
                 raise FairTTAError(
                     f"`{field}` should have at most {most:,} {what} (got {n:,}{more}); the "
-                    "commands of fair-tta have no such limit."
+                    "commands of fair-tta have no such limit.",
+                    argument=field,
                 )
 
 
@@ -69,7 +70,8 @@ def read_limits(changes: Mapping[str, int]) -> UploadLimits:
     for name in changes:
         if name not in known:
             raise FairTTAError(
-                f"`limits` should have names of {', '.join(known)} (got {name!r})."
+                f"`limits` should have names of {', '.join(known)} (got {name!r}).",
+                argument="limits",
             )
     return UploadLimits(**changes)
 
@@ -319,7 +321,8 @@ def launch(
         )
     except OSError as error:
         raise FairTTAError(
-            f"`port` should be free (got {port}): choose another, or none for any ({error})."
+            f"`port` should be free (got {port}): choose another, or none for any ({error}).",
+            argument="port",
         ) from error
     blocks.share = (
         False  # or pages for the public link would fetch scripts from another host

@@ -97,7 +97,10 @@ def header(labels: str | Path, limits: UploadLimits) -> list[str]:
             b"PK\3\4",
             b"PAR1",
         ):  # which may be small and hold very much
-            raise FairTTAError("`labels_csv` should be text: save the table as CSV.")
+            raise FairTTAError(
+                "`labels_csv` should be text: save the table as CSV.",
+                argument="labels_csv",
+            )
     table = LabelTable(Path(labels), [])
     rows = islice(table.rows(table.header[:1]), limits.rows + 1)
     limits.check("labels_csv", rows=sum(1 for _ in rows), columns=len(table.header))
@@ -181,7 +184,10 @@ def examine_uploads(
 ) -> list[Path]:
     """Examine images; the page first, then the document, and why some could not be used."""
     if not classifier.sensitive:
-        raise FairTTAError("`sensitive` should name at least two values (got none).")
+        raise FairTTAError(
+            "`sensitive` should name at least two values (got none).",
+            argument="sensitive",
+        )
     folder, problems = out / "images", list[str]()
     try:
         paths = [str(folder / name) for name in stage(files, folder)]

@@ -180,7 +180,8 @@ def _together(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise FairTTAError(
-            f"`{argument}` should have distinct names ({twice} came twice)."
+            f"`{argument}` should have distinct names ({twice} came twice).",
+            argument=argument,
         )
     return dict(pairs)
 

@@ -146,10 +146,13 @@ def _check_file(out: Path) -> None:
     """Raise `FairTTAError` if a file cannot be written there."""
     if not out.parent.is_dir():
         raise FairTTAError(
-            f"`out` should be in a folder that exists (got {str(out)!r})."
+            f"`out` should be in a folder that exists (got {str(out)!r}).",
+            argument="out",
         )
     if out.is_dir():
-        raise FairTTAError(f"`out` should be a file, not a folder (got {str(out)!r}).")
+        raise FairTTAError(
+            f"`out` should be a file, not a folder (got {str(out)!r}).", argument="out"
+        )
 
 
 @with_shared_options
@@ -185,7 +188,8 @@ def fit_command(
         if out.is_file() and out.stat().st_size and not Reference._is_in(out):
             raise FairTTAError(
                 f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
-                "something else): choose another name."
+                "something else): choose another name.",
+                argument="out",
             )
         method = usage("--adapter", parse_adapter, adapter)
         methods = {adapter: method}

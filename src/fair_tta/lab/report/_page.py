@@ -227,7 +227,9 @@ def html_many(
         tasks: what the first screen is about, if it is not `audits`, because these are parts.
     """
     if not audits:
-        raise FairTTAError("`audits` should have at least one entry (got none).")
+        raise FairTTAError(
+            "`audits` should have at least one entry (got none).", argument="audits"
+        )
     sections = [
         _section(f"audit-{i}", heading, _document(audit), gallery)
         for i, (heading, audit, gallery) in enumerate(audits, start=1)
@@ -250,7 +252,8 @@ def html_many(
 def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
     if not isinstance(audit, Audit | Mapping):
         raise FairTTAError(
-            f"`audit` should be an Audit or its document (got {audit!r})."
+            f"`audit` should be an Audit or its document (got {audit!r}).",
+            argument="audit",
         )
     return (audit if isinstance(audit, Audit) else Audit.from_dict(audit)).document
 
@@ -356,5 +359,7 @@ def write_report(
     elif ending == ".md":
         text = markdown(audit, title=title)
     else:
-        raise FairTTAError(f"`path` should end in .html or .md (got {str(path)!r}).")
+        raise FairTTAError(
+            f"`path` should end in .html or .md (got {str(path)!r}).", argument="path"
+        )
     write_whole(path, text.encode())

@@ -111,7 +111,8 @@ def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
             f"{count(n.wrong_to_right)} became right, {count(n.right_to_wrong)} wrong"
         )
         if n.mcnemar_p is not None:
-            text += f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction for {len(groups)} groups"
+            text += f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction"
+            text += f" for {len(groups)} groups"
         found.append(f"{name}: {whole(before)} {ARROW} {whole(after)} of 100 ({text})")
     return found
 
@@ -202,7 +203,8 @@ def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
     if shown(gap) is not None:
         differ = in_words(gap, f"{SPACE}points", label=level)
         balanced = percent(shown(run.metrics.balanced_accuracy))
-        more = f"Two groups of a class typically differ by {differ}, at balanced accuracy {balanced}."
+        more = f"Two groups of a class typically differ by {differ}, "
+        more += f"at balanced accuracy {balanced}."
         more += "" if gap.low else " A gap between groups is not shown."
     all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
     is_worse = rate < (run.metrics.accuracy.value or 0.0)

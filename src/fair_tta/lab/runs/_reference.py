@@ -162,7 +162,8 @@ def fit_on_folder(
         paths, reference = [*map(reference.source, reference.places)], reference.path
     elif not os.path.isdir(reference):
         raise FairTTAError(
-            f"`reference` should be a folder of images (got {os.fspath(reference)!r})."
+            f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",
+            argument="reference",
         )
     for path in () if paths else images_below(reference):
         if isinstance(path, Unlisted):
@@ -174,14 +175,16 @@ def fit_on_folder(
     if shared and not reference_is_data:
         raise FairTTAError(
             f"`reference` {name!r} has {shared} of the images to be classified, which flatters "
-            "the methods fitted on it. Take others, or allow it with `reference_is_data`."
+            "the methods fitted on it. Take others, or allow it with `reference_is_data`.",
+            argument="reference",
         )
     fitted, contents, problems = fit_on_images(
         classifier, adapters, paths, progress=progress
     )
     if not contents:
         raise FairTTAError(
-            f"`reference` {os.fspath(reference)!r} has no image that can be read."
+            f"`reference` {os.fspath(reference)!r} has no image that can be read.",
+            argument="reference",
         )
     left_out += problems
     methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]

@@ -130,7 +130,8 @@ def _directions(task: Task, pairs: Pairs) -> Tensor:
 def _checked(name: str, pairs: Any) -> Pairs:
     if isinstance(pairs, str) or not isinstance(pairs, Sequence):
         raise FairTTAError(
-            f"`{name}` should be a list of pairs of sentences (got {pairs!r})."
+            f"`{name}` should be a list of pairs of sentences (got {pairs!r}).",
+            argument=name,
         )
     for pair in pairs:
         sentences = pair if isinstance(pair, tuple | list) else ()
@@ -139,6 +140,7 @@ def _checked(name: str, pairs: Any) -> Pairs:
         }
         if len(sentences) != 2 or len(distinct) != 2:
             raise FairTTAError(
-                f"`{name}` should hold pairs of two sentences (got {pair!r})."
+                f"`{name}` should hold pairs of two sentences (got {pair!r}).",
+                argument=name,
             )
     return tuple((first, second) for first, second in pairs)

@@ -57,7 +57,8 @@ class SAGE(Adapter):
             )
             if not is_list or not self.templates:
                 raise FairTTAError(
-                    f"`templates` should be a list of sentences (got {self.templates!r})."
+                    f"`templates` should be a list of sentences (got {self.templates!r}).",
+                    argument="templates",
                 )
             for sentence in self.templates:
                 parse_sentence("templates", sentence, {TARGET})
@@ -65,7 +66,8 @@ class SAGE(Adapter):
             count = len(self.templates)
         if not isinstance(self.keep, int) or not 1 <= self.keep <= count:
             raise FairTTAError(
-                f"`keep` should be a number of templates from 1 to {count} (got {self.keep!r})."
+                f"`keep` should be a number of templates from 1 to {count} (got {self.keep!r}).",
+                argument="keep",
             )
 
     def _check_task(self, task: Task) -> None:

@@ -86,13 +86,15 @@ class SEM(Adapter):
         path, given = self.autoencoder, self.diverse
         if not isinstance(path, str | os.PathLike):
             raise FairTTAError(
-                f"`autoencoder` should be the path of a file (got {path!r:.80})."
+                f"`autoencoder` should be the path of a file (got {path!r:.80}).",
+                argument="autoencoder",
             )
         object.__setattr__(self, "autoencoder", os.fspath(path))
         if given is not None:
             if isinstance(given, str) or not isinstance(given, Sequence) or not given:
                 raise FairTTAError(
-                    f"`diverse` should be a list of sentences (got {given!r})."
+                    f"`diverse` should be a list of sentences (got {given!r}).",
+                    argument="diverse",
                 )
             object.__setattr__(self, "diverse", tuple(given))
         if self.wordings is not None:
@@ -116,20 +118,23 @@ class SEM(Adapter):
         if self.needs.setting:
             raise FairTTAError(
                 "SEM needs `autoencoder`, the file of a sparse autoencoder for this model: "
-                "SEM(autoencoder='sae.safetensors'), or 'sem:autoencoder=sae.safetensors'."
+                "SEM(autoencoder='sae.safetensors'), or 'sem:autoencoder=sae.safetensors'.",
+                argument="autoencoder",
             )
         every = [value for names in task.sensitive.values() for value in names]
         for value in dict(self.wordings or ()):
             if every.count(value) != 1:
                 raise FairTTAError(
                     f"`wordings` should be of values that one attribute has, among {every} (got "
-                    f"{value!r}): take the labels of `sensitive`."
+                    f"{value!r}): take the labels of `sensitive`.",
+                    argument="wordings",
                 )
         dim, width = task.target_features.shape[1], len(self._weights(task)["bpre"])
         if width != dim:
             raise FairTTAError(
                 f"`autoencoder` should be for features of width {dim}, those of "
-                f"{task.backend.name} (got {width}): {self.autoencoder!r} is of another model."
+                f"{task.backend.name} (got {width}): {self.autoencoder!r} is of another model.",
+                argument="autoencoder",
             )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -200,7 +205,8 @@ def _checked_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
         )
         if isinstance(sentences, str) or not are_texts or not sentences:
             raise FairTTAError(
-                f"`wordings[{value!r}]` should be a list of sentences (got {sentences!r})."
+                f"`wordings[{value!r}]` should be a list of sentences (got {sentences!r}).",
+                argument="wordings",
             )
     return tuple((value, tuple(sentences)) for value, sentences in pairs)
 
@@ -215,7 +221,8 @@ def _content(path: str) -> bytes:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
         raise FairTTAError(
-            f"`autoencoder` {path!r} could not be read: {error.strerror}."
+            f"`autoencoder` {path!r} could not be read: {error.strerror}.",
+            argument="autoencoder",
         ) from None
 
 
@@ -225,7 +232,8 @@ def _read(path: str) -> dict[str, Tensor]:
         found = load(_content(path))
     except SafetensorError as error:
         raise FairTTAError(
-            f"`autoencoder` {path!r} is not a safetensors file: {error}."
+            f"`autoencoder` {path!r} is not a safetensors file: {error}.",
+            argument="autoencoder",
         ) from None
     shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
     n, dim = (*shapes.get("encoder.weight", ()), 0, 0)[:2]
@@ -233,6 +241,7 @@ def _read(path: str) -> dict[str, Tensor]:
     if shapes != {**wanted, "decoder.weight": (dim, n)}:
         raise FairTTAError(
             f"`autoencoder` {path!r} should hold bpre [dim], encoder.weight [latents, dim], "
-            f"encoder.bias [latents] and decoder.weight [dim, latents] (got {shapes})."
+            f"encoder.bias [latents] and decoder.weight [dim, latents] (got {shapes}).",
+            argument="autoencoder",
         )
     return {name: tensor.double() for name, tensor in found.items()}

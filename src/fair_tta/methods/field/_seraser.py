@@ -163,7 +163,8 @@ class SEraser(PixelAdapter):
         if not is_function or not isinstance(self.auxiliary, Hashable):
             raise FairTTAError(
                 "`auxiliary` should be a function of an image and a random generator that returns "
-                f"images, and hashable as a frozen dataclass is (got {self.auxiliary!r})."
+                f"images, and hashable as a frozen dataclass is (got {self.auxiliary!r}).",
+                argument="auxiliary",
             )
 
     def _check_task(self, task: Task) -> None:
@@ -178,7 +179,8 @@ class SEraser(PixelAdapter):
             features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
         if features.shape[1] == 1:
             raise FairTTAError(
-                "`auxiliary` returns no images, and without `black` there are none."
+                "`auxiliary` returns no images, and without `black` there are none.",
+                argument="auxiliary",
             )
         tuned = tune(task, features, loss=self.loss, rate=self.rate, steps=self.steps)
         return tuned_answer(task, features, tuned)[1]

@@ -92,7 +92,8 @@ class TIE(FittedMethod):
             raise FairTTAError(
                 "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
                 "returns for images of that value, `clf.audit(..., adapter=tie)`, which knows "
-                "the values, or TIEStar(), which perceives them."
+                "the values, or TIEStar(), which perceives them.",
+                argument="knowing",
             )
         return self.known
 

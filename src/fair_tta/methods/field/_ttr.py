@@ -78,7 +78,10 @@ class TTR(PixelAdapter):
 
     def __post_init__(self) -> None:
         if not isinstance(self.subject, str):
-            raise FairTTAError(f"`subject` should be a phrase (got {self.subject!r}).")
+            raise FairTTAError(
+                f"`subject` should be a phrase (got {self.subject!r}).",
+                argument="subject",
+            )
         check_count("segments", self.segments)
         check_count("queue", self.queue)
         check_from_zero(self, "sigma")
@@ -94,7 +97,8 @@ class TTR(PixelAdapter):
         if self.needs.setting:
             raise FairTTAError(
                 "TTR needs `subject`, a phrase for what all classes are kinds of: "
-                "TTR(subject='bird'), or 'ttr:subject=bird'."
+                "TTR(subject='bird'), or 'ttr:subject=bird'.",
+                argument="subject",
             )
         backend: Any = task.backend
         if not hasattr(backend, "encode_patches"):

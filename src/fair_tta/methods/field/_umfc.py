@@ -92,7 +92,8 @@ class UMFC(FittedMethod):
         if len(v) < self.clusters:
             raise FairTTAError(
                 f"`clusters` should be at most the number of reference images, {len(v)} (got "
-                f"{self.clusters})."
+                f"{self.clusters}).",
+                argument="clusters",
             )
         return {"mean": mean, "centres": k_means(v, self.clusters)}
 

@@ -74,7 +74,8 @@ def check_aggregator(aggregator: Any) -> None:
         raise FairTTAError(
             "`aggregator` should be an aggregator of TorchJD such as MGDA(), a weighting of "
             'Gramians such as (MGDAWeighting(), "gramian"), or a function of a matrix of '
-            f"gradients (got {aggregator!r})."
+            f"gradients (got {aggregator!r}).",
+            argument="aggregator",
         )
 
 
@@ -109,7 +110,8 @@ def _vector_like(vector: Any, like: Tensor) -> Tensor:
         raise FairTTAError(
             f"`aggregator` should return a tensor of shape {list(like.shape)} "
             f"(got {shape_of(vector)}); pass what weighs the terms by their Gramian as "
-            '(weighting, "gramian"), and anything else as a function of their gradients.'
+            '(weighting, "gramian"), and anything else as a function of their gradients.',
+            argument="aggregator",
         )
     checked: Tensor = vector.to(like)
     return checked

@@ -90,7 +90,8 @@ class FixedRate(RatePolicy):
         if self.optimizer not in _OPTIMIZERS:
             raise FairTTAError(
                 "`optimizer` should be AdamW, Adam or SGD of torch.optim (got "
-                f"{self.optimizer!r}); for another one write a RatePolicy."
+                f"{self.optimizer!r}); for another one write a RatePolicy.",
+                argument="optimizer",
             )
 
     def start(
@@ -259,7 +260,8 @@ def check_tuning(rate: RatePolicy, steps: int) -> None:
     check_count("steps", steps, least=0)
     if not hasattr(rate, "start"):
         raise FairTTAError(
-            f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {rate!r})."
+            f"`rate` should be a policy such as ELRA() or FixedRate(5e-3) (got {rate!r}).",
+            argument="rate",
         )
 
 
@@ -309,7 +311,8 @@ def descend(
         if shape_of(context) != list(start.shape):
             raise FairTTAError(
                 f"`step` of {type(policy).__name__} should return contexts of shape "
-                f"{list(start.shape)} (got {shape_of(context)})."
+                f"{list(start.shape)} (got {shape_of(context)}).",
+                argument="step",
             )
     moved, _ = length_and_direction(wide(context) - wide(start))
     rate, flags = (

@@ -109,7 +109,9 @@ def _take_pixels(backend: Any) -> Tensor:
     if not callable(getattr(backend, "preprocess", None)) or not hasattr(
         backend, "encode_pixels"
     ):
-        raise TowerError("it has no methods `preprocess` and `encode_pixels`")
+        raise TowerError(
+            "it has no methods `preprocess` and `encode_pixels`", argument="preprocess"
+        )
     pixels: Tensor | None = backend.preprocess([probe_image()])
     if pixels is None:
         raise TowerError("it takes patches of any number, not pixels")
@@ -118,7 +120,9 @@ def _take_pixels(backend: Any) -> Tensor:
 
 def _tower(backend: Any) -> nn.Module:
     if getattr(backend, "image_tower", None) is None:
-        raise TowerError("there is no method `image_tower` that gives it")
+        raise TowerError(
+            "there is no method `image_tower` that gives it", argument="image_tower"
+        )
     tower: nn.Module = backend.image_tower()
     return tower
 
@@ -149,7 +153,9 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
         )
         total = features.sum()
     if not agree(unit(features.detach()), own):
-        raise TowerError("its features are not those of `encode_pixels`")
+        raise TowerError(
+            "its features are not those of `encode_pixels`", argument="encode_pixels"
+        )
     leaves = [*candidates.values()] if features.requires_grad else []
     gradients = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
     names = tuple(

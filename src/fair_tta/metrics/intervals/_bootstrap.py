@@ -67,7 +67,8 @@ def read_interval(interval: Interval) -> Bootstrap:
         return interval
     if isinstance(interval, bool) or not isinstance(interval, float | int):
         raise FairTTAError(
-            f"`interval` should be a Bootstrap or a level such as 0.95 (got {interval!r})."
+            f"`interval` should be a Bootstrap or a level such as 0.95 (got {interval!r}).",
+            argument="interval",
         )
     return Bootstrap(level=interval)
 

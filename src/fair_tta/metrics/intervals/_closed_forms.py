@@ -150,7 +150,8 @@ def check_share(argument: str, value: float, closed: bool = False) -> None:
 def _check_correct(correct: float, n: float) -> None:
     if not 0 <= correct <= n or n == 0:
         raise FairTTAError(
-            f"`correct` should lie from 0 to a positive `n` (got {correct} of {n})."
+            f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).",
+            argument="correct",
         )
 
 
@@ -160,7 +161,8 @@ def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
     ):
         raise FairTTAError(
             "changes should be counts of at most `n` images in all "
-            f"(got {right_to_wrong} and {wrong_to_right} of {n})."
+            f"(got {right_to_wrong} and {wrong_to_right} of {n}).",
+            argument="n",
         )
 
 
