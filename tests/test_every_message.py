@@ -3,7 +3,7 @@
 `tests/messages/*_inputs.py` hold the inputs. After a deliberate change of a text, write the file
 anew and review the difference:
 
-    FAIR_TTA_WRITE_MESSAGES=1 make test ARGS="tests/test_messages.py -n 0"
+    FAIR_TTA_WRITE_MESSAGES=1 make test ARGS="tests/test_every_message.py -n 0"
 """
 
 from __future__ import annotations
