@@ -3,8 +3,9 @@
     python tools/readability.py [FOLDER ...] [--folders] [--worst N]
     python tools/readability.py --check
 
-It only counts. `--check` is what `make lint` calls: it fails where a limit is exceeded. A figure that falls because code was hidden, joined or split to please it is not an
-improvement: the real test is a reader who has seen none of it.
+It only counts. `--check` is what `make lint` calls: it fails where a limit is exceeded. A
+figure that falls because code was hidden, joined or split to please it is not an improvement:
+the real test is a reader who has seen none of it.
 """
 
 from __future__ import annotations
