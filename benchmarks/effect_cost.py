@@ -17,7 +17,7 @@ from effect_pictures import Pictures
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.errors import FairTTAError
 from fair_tta.extend import AugMix
 from fair_tta.miniature import BIRDS

@@ -11,7 +11,7 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import Features, ZeroShot
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate, definitions
 from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
 

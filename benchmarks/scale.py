@@ -31,7 +31,7 @@ from fair_tta.datasets._labels import Labels
 from fair_tta.extend import AugMix
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab import audit_folder
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._worker import Worker
@@ -193,7 +193,7 @@ def memory(count: int) -> None:
         clf.predict(photo(0))
         with watched(f"{count} files of 88 megapixels, predict"):
             clf.predict(paths)
-        runner = Runner(job_of(clf, [clf.adapter], is_kept=False), Local())
+        runner = Runner(make_job(clf, [clf.adapter], stores_rows=False), Local())
         with watched(f"{count} files of 88 megapixels, a run"):
             sources = [ImageSource(path, path) for path in paths]
             list(

@@ -44,7 +44,7 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.extend import AugMix
 from fair_tta.images._draw import render_batch
 from fair_tta.images._views import content_generator

@@ -37,7 +37,7 @@ from fair_tta._spelling import folded
 from fair_tta._spelling import likely_labels
 from fair_tta._spelling import unseen_twins
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._document import COMPARED
+from fair_tta.auditing._document import COMPARED_METRICS
 from fair_tta.auditing._document import schema
 from fair_tta.auditing._examination import Associations
 from fair_tta.auditing._examination import ChangedImage
@@ -49,14 +49,14 @@ from fair_tta.auditing._examine import change_labels
 from fair_tta.auditing._examine import examine_predictions
 from fair_tta.auditing._examine import gap_labels
 from fair_tta.auditing._examine import group_labels
-from fair_tta.auditing._judge import SHORT
+from fair_tta.auditing._judge import METRIC_ALIASES
 from fair_tta.auditing._judge import Verdict
-from fair_tta.auditing._judge import judge
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import judge_threshold
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.auditing._judge import read_thresholds
-from fair_tta.auditing._judge import recommended
+from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
-from fair_tta.auditing._mitigate import CANDIDATES
+from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _label_files as label_files_module
 from fair_tta.datasets import _labels as labels_module
 from fair_tta.datasets._celeba import read_celeba
@@ -232,7 +232,7 @@ from fair_tta.lab.report._verdict import title_of_many
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._job import load_backend
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_adapters
@@ -241,8 +241,8 @@ from fair_tta.lab.runs._runner import Engine
 from fair_tta.lab.runs._runner import Pool
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._runner import batched
-from fair_tta.lab.runs._store import Key
-from fair_tta.lab.runs._store import ROWS
+from fair_tta.lab.runs._store import RowKey
+from fair_tta.lab.runs._store import ROWS_FILE
 from fair_tta.lab.runs._store import Store
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.lab.runs._store import _INSERT

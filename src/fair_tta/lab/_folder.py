@@ -17,7 +17,7 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import judge, read_thresholds
+from fair_tta.auditing._judge import judge_threshold, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
@@ -38,11 +38,11 @@ from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
 from fair_tta.lab._unlabelled import FITS
 from fair_tta.lab.report import write_report
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._reference import Counting, fit_adapters
+from fair_tta.lab.runs._reference import OpenEndedProgress, fit_adapters
 from fair_tta.lab.runs._runner import Engine, Progress, Runner
-from fair_tta.lab.runs._store import ROWS, Store, StoredRow
+from fair_tta.lab.runs._store import ROWS_FILE, Store, StoredRow
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._answer_table import check_clusters, read_clusters
 from fair_tta.metrics._scores import AnswerTableBuilder
@@ -103,7 +103,7 @@ def audit_folder(
     notes: Sequence[str] = (),
     conclude: Callable[[AuditDocument], Mapping[str, Any]] = lambda _: {},
     progress: Progress = lambda *_: None,
-    fitting: Counting = lambda *_: None,
+    fitting: OpenEndedProgress = lambda *_: None,
 ) -> FolderAudit:
     """Classify the images of a folder with several adapters and measure the answers.
 
@@ -158,7 +158,7 @@ def audit_folder(
     thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
     if labels.file.resolve() in {
-        (folder / name).resolve() for name in (ROWS, *WRITTEN)
+        (folder / name).resolve() for name in (ROWS_FILE, *WRITTEN)
     }:
         raise FairTTAError(
             f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
@@ -200,12 +200,12 @@ def audit_folder(
     total = min(values.rows, limit or values.rows, sample or values.rows)
     done = used = 0
     with (
-        Store(folder / ROWS, restart=restart) as store,
+        Store(folder / ROWS_FILE, restart=restart) as store,
         whole_file(folder / PROBLEMS) as listed,
         whole_file(folder / PREDICTIONS) as predicted,
     ):
         runner = Runner(
-            job_of(classifier, adapters.values(), model), engine or Local(), store
+            make_job(classifier, adapters.values(), model), engine or Local(), store
         )
         size = classifier._batch_size
         with (
@@ -285,7 +285,9 @@ def audit_folder(
         noted = structs.replace(
             audit.document,
             warnings=(*remarks, *audit.warnings),
-            thresholds=tuple(judge(each, audit.document) for each in thresholds),
+            thresholds=tuple(
+                judge_threshold(each, audit.document) for each in thresholds
+            ),
             provenance={**audit.document.provenance, **conclude(audit.document)},
         )
         audit = replace(audit, document=noted)

@@ -15,11 +15,11 @@ from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._reference import Counting, FittedAdapters, fit_adapters
+from fair_tta.lab.runs._reference import FittedAdapters, OpenEndedProgress, fit_adapters
 from fair_tta.lab.runs._runner import Engine, Runner
-from fair_tta.lab.runs._store import ROWS, Store
+from fair_tta.lab.runs._store import ROWS_FILE, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
@@ -60,9 +60,9 @@ def predict_images(
     with (
         nullcontext()
         if out is None
-        else Store(Path(out) / ROWS, restart=restart) as store
+        else Store(Path(out) / ROWS_FILE, restart=restart) as store
     ):
-        job = job_of(classifier, adapters, model, is_kept=out is not None)
+        job = make_job(classifier, adapters, model, stores_rows=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
             _asked,
@@ -101,8 +101,8 @@ def examine_folder(
     notes: Sequence[str] = (),
     fitted: Callable[[FittedAdapters], None] = lambda _: None,
     problem: Callable[[str], None] = lambda _: None,
-    progress: Counting = lambda *_: None,
-    fitting: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
+    fitting: OpenEndedProgress = lambda *_: None,
 ) -> tuple[Examination, int]:
     """Examine images without labels; returns the examination and how many could not be used.
 

@@ -85,7 +85,7 @@ def compare_command(
     with exits(context, labels_csv="--labels"):
         from msgspec import structs
 
-        from fair_tta.auditing._judge import judge, read_thresholds
+        from fair_tta.auditing._judge import judge_threshold, read_thresholds
         from fair_tta.datasets._labels import Labels, rename_values
         from fair_tta.lab._folder import AUDIT, CARD, REPORT
         from fair_tta.lab.report import write_report
@@ -131,7 +131,7 @@ def compare_command(
 
         result = _measure_runs(truth, dict(zip(names, answers, strict=True)), classes)
         document = result.audit.document
-        outcomes = tuple(judge(limit, document) for limit in limits)
+        outcomes = tuple(judge_threshold(limit, document) for limit in limits)
         audit = replace(
             result.audit, document=structs.replace(document, thresholds=outcomes)
         )

@@ -76,7 +76,7 @@ def examine_command(
         )
         from fair_tta.lab.cli._tables import images_inside, print_examination
         from fair_tta.lab.runs._local import Local
-        from fair_tta.lab.runs._store import ROWS
+        from fair_tta.lab.runs._store import ROWS_FILE
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
@@ -123,7 +123,7 @@ def examine_command(
             print_examination(examination)
             if out is not None:
                 inside = images_inside(len(examination.images))
-                files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
+                files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS_FILE}"
                 show(f"Written to {out}: {files}", wrap=False)
     if n_failed:
         log(
