@@ -19,12 +19,12 @@ from rich.table import Table
 from fair_tta import OrthCali, metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
-from fair_tta.lab._demo import METHODS, Episode, run_episodes
+from fair_tta.lab._demo import DEMO_METHODS, Episode, run_episodes
 from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.miniature._world import TASKS
 
-TRIED: dict[str, Adapter] = {**METHODS, "OrthCali 0": OrthCali(lam=0)}
+TRIED: dict[str, Adapter] = {**DEMO_METHODS, "OrthCali 0": OrthCali(lam=0)}
 
 
 def true_and_pseudo(episodes: list[Episode], attribute: str) -> tuple[float, float]:

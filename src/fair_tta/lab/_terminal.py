@@ -42,7 +42,7 @@ _SECONDS_BETWEEN_LINES = 5.0  # of progress in a log
 _SECONDS_OF_RATE = 120.0  # over which a rate is measured: one batch may take a minute
 
 
-def show(
+def print_text(
     text: str = "",
     style: str = "",
     *,
@@ -59,7 +59,7 @@ def show(
     console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
 
 
-def show_table(table: Table | Group) -> None:
+def print_table(table: Table | Group) -> None:
     """Print a table; one that takes all the room has more of it in a file than in a terminal."""
     console = Console()
     if isinstance(table, Table) and table.expand and not console.is_terminal:
