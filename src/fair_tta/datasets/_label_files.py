@@ -42,7 +42,7 @@ _TABLE_TIMES = 100  # by which tables are packed: sheets that people have some 1
 _AT_ONCE = 2**16  # cells of parquet
 
 
-class Row(NamedTuple):  # of which there may be millions
+class LabelRow(NamedTuple):  # of which there may be millions
     """The wanted cells of one row, stripped, and the line of the file where it ends."""
 
     line: int
@@ -109,7 +109,7 @@ class LabelTable:
 
     def rows(
         self, columns: Sequence[str], official: int | None = None
-    ) -> Iterator[Row | Problem]:
+    ) -> Iterator[LabelRow | Problem]:
         """Row by row the cells of some columns, or what is wrong with the row; at the end whether
         there are as many as there should be, if that is known."""
         if self._encoding == "cp1252":
@@ -122,7 +122,7 @@ class LabelTable:
                     ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}"
                 )
             else:
-                yield Row(line, cells)
+                yield LabelRow(line, cells)
         if official is not None and count != official:
             yield Problem(
                 ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}"
@@ -437,9 +437,7 @@ def find_images(
     ]
     if other:
         lost = sum(_is_missing(why) for _, why in found.values())
-        what = (
-            f"images without a row: {first_three(other)}; rows without an image: {lost}"
-        )
+        what = f"images without a row: {summarize_names(other)}; rows without an image: {lost}"
         notes.append(Problem(ProblemKind.UNPAIRED, what))
     return found, notes
 
@@ -533,7 +531,7 @@ def spellings(name: str) -> tuple[str, ...]:
     return name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
 
 
-def first_three(names: Sequence[str]) -> str:
+def summarize_names(names: Sequence[str]) -> str:
     """How many there are, and the first of them."""
     more = ", ..." if len(names) > 3 else ""
     return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"

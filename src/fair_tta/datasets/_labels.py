@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
 from fair_tta._spelling import escaped, meaning, same_cells
 from fair_tta.datasets._label_files import (
+    LabelRow,
     LabelTable,
-    Row,
     file_of,
     find_image,
     find_images,
-    first_three,
     key_of,
+    summarize_names,
 )
 from fair_tta.datasets._records import (
     Dataset,
     Problem,
     ProblemKind,
     Record,
-    collect,
-    settle_repeats,
+    collect_records,
+    resolve_repeats,
 )
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError
@@ -60,10 +60,10 @@ ID_COLUMNS = (
 )
 """Where the ids of features are looked for, if no column is given."""
 
-MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
+MISSING_CELLS = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
 """Cells that say nothing, in lower case."""
 
-_NO_CLUSTER = MISSING | {
+_NO_CLUSTER = MISSING_CELLS | {
     "none",
     "<na>",
 }  # which may be the name of a class, but of no person
@@ -126,7 +126,7 @@ def read_folder(
     some = (
         r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED
     )
-    records, problems = collect(some)
+    records, problems = collect_records(some)
     if not records:
         raise DatasetError(
             f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}"
@@ -155,14 +155,14 @@ def _path_column(
 
     def is_there(value: str) -> bool:
         if features is not None:
-            return features.find(value) is not None
+            return features.find_id(value) is not None
         if os.path.isabs(value) or ".." in value:
             return False  # an uploaded file does not learn what else is on this machine
         return find_image(value, (images, table.path.parent))[1] is None
 
     # Any column may hold ids of features; paths end as files of images do
     header = [column for column in dict.fromkeys(table.header) if column not in others]
-    usual = known_path_column(header)
+    usual = usual_path_column(header)
     values = _first_values(table, header, _TRIED)
     named = {column: sum(map(_is_image, values[column])) for column in header}
     columns = [c for c in header if named[c] or c == usual or features is not None]
@@ -205,7 +205,7 @@ def _first_values(
     """Return the different values of each column in the first rows, or in all; not empty ones."""
     values: dict[str, set[str]] = {column: set() for column in columns}
     for row in islice(table.rows(columns), rows):
-        if isinstance(row, Row):
+        if isinstance(row, LabelRow):
             for column, cell in row.cells.items():
                 values[column].add(cell)
     return {column: cells - {""} for column, cells in values.items()}
@@ -214,7 +214,7 @@ def _first_values(
 def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
     """Return whether columns are equal in each row, but for folders that some leave out."""
     for row in table.rows(columns):
-        if isinstance(row, Row):
+        if isinstance(row, LabelRow):
             names = [row.cells[column].replace("\\", "/") for column in columns]
             longest = max(names, key=len)
             if not all(f"/{longest}".endswith(f"/{name}") and name for name in names):
@@ -236,9 +236,11 @@ def _column_of_names(table: LabelTable, others: Collection[str]) -> str | None:
     usual = next((lowered[known] for known in ID_COLUMNS if known in lowered), None)
     if usual is not None:
         return usual
-    rows = [row.cells for row in table.rows(columns) if isinstance(row, Row)]
+    rows = [row.cells for row in table.rows(columns) if isinstance(row, LabelRow)]
     for column in columns:
-        cells = [row[column] for row in rows if row[column].lower() not in MISSING]
+        cells = [
+            row[column] for row in rows if row[column].lower() not in MISSING_CELLS
+        ]
         if any(map(_is_image, cells)):
             return column
         is_filled = len(cells) > 1 and len(cells) >= _FILLED * len(rows)
@@ -268,12 +270,14 @@ def _is_image(name: str) -> bool:
 def _match(
     features: FeatureFile,
     labels: str,
-    rows: Sequence[Row | Problem],
+    rows: Sequence[LabelRow | Problem],
     column: str,
     skip: bool,
 ) -> None:
     """Write the id of its features into each row, by its own id or, if there are none, in order."""
-    every = [row for row in rows if isinstance(row, Row) or not row.kind.is_of_file]
+    every = [
+        row for row in rows if isinstance(row, LabelRow) or not row.kind.is_of_file
+    ]
     file, n = features.path.name, len(features.features)
     if features.ids is None and len(every) != n:
         raise DatasetError(
@@ -282,20 +286,22 @@ def _match(
         )
     unknown = []
     for place, row in enumerate(every):
-        if isinstance(row, Row) and features.ids is None:
+        if isinstance(row, LabelRow) and features.ids is None:
             row.cells[column] = str(place)
-        elif isinstance(row, Row) and row.cells[column].lower() not in MISSING:
-            found = features.find(row.cells[column])
+        elif (
+            isinstance(row, LabelRow) and row.cells[column].lower() not in MISSING_CELLS
+        ):
+            found = features.find_id(row.cells[column])
             row.cells[column] = found or row.cells[column]
             unknown += [] if found else [row.cells[column]]
     if unknown and (not skip or len(unknown) == len(every)):
         raise DatasetError(
-            f"{labels!r} has ids that are not in {file!r}: {first_three(unknown)}; ids there: "
-            f"{first_three(features.ids or ())}. Leave such rows out with `skip_unknown`."
+            f"{labels!r} has ids that are not in {file!r}: {summarize_names(unknown)}; ids there: "
+            f"{summarize_names(features.ids or ())}. Leave such rows out with `skip_unknown`."
         )
 
 
-def known_path_column(header: Sequence[str]) -> str | None:
+def usual_path_column(header: Sequence[str]) -> str | None:
     """The first of `PATH_COLUMNS` that is there, as it is spelt there."""
     names = {name.lower(): name for name in reversed(header)}
     return next((names[known] for known in PATH_COLUMNS if known in names), None)
@@ -395,12 +401,14 @@ class Labels:
         columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
-            if isinstance(row, Row) and not any(
-                row.cells[c].lower() in MISSING for c in columns
+            if isinstance(row, LabelRow) and not any(
+                row.cells[c].lower() in MISSING_CELLS for c in columns
             ):
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
-        count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
+        count = sum(
+            isinstance(row, LabelRow) or not row.kind.is_of_file for row in rows
+        )
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
         values = LabelValues(self, raw, count, columns, rows)
         return rename_values([values], self.rename)[0]
@@ -417,11 +425,11 @@ class Labels:
                 "in the same order for certain, say so with `by_position`."
             )
 
-    def _check_clusters(self, rows: Sequence[Row | Problem]) -> None:
+    def _check_clusters(self, rows: Sequence[LabelRow | Problem]) -> None:
         """Raise if clusters read alike: the images of one person would be those of two."""
         if self.cluster is None:
             return
-        cells = [row.cells[self.cluster] for row in rows if isinstance(row, Row)]
+        cells = [row.cells[self.cluster] for row in rows if isinstance(row, LabelRow)]
         counts = Counter(cell for cell in cells if cell.lower() not in _NO_CLUSTER)
         groups = same_cells(counts)
         if groups:
@@ -455,34 +463,36 @@ class LabelValues:
 
     Attributes:
         labels: where it came from.
-        raw: ``{column: {value in the file: rows}}``.
-        rows: how many rows there are, usable or not.
+        value_counts: ``{column: {value in the file: rows}}``.
+        row_count: how many rows there are, usable or not.
     """
 
     labels: Labels
-    raw: Mapping[str, Mapping[str, int]]
-    rows: int
+    value_counts: Mapping[str, Mapping[str, int]]
+    row_count: int
     _columns: Sequence[str] = field(repr=False)
-    _rows: Sequence[Row | Problem] = field(repr=False)
+    _rows: Sequence[LabelRow | Problem] = field(repr=False)
 
     @property
     def path_column(self) -> str | None:
         """The column that names images or features; None if rows are joined by their order."""
         return None if self.labels.is_joined_by_position else self._columns[0]
 
-    def names(self, column: str) -> list[str]:
+    def labels_in(self, column: str) -> list[str]:
         """Return all labels of a column, sorted.
 
         Raises:
             DatasetError: there are too many, or some are spellings of one another.
         """
-        if len(self.raw[column]) > MOST_VALUES:
+        if len(self.value_counts[column]) > MOST_VALUES:
             raise DatasetError(
                 f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
                 "different values: is it the right one?"
             )
         self.check_spellings(column)
-        return sorted({self.labels._label(column, value) for value in self.raw[column]})
+        return sorted(
+            {self.labels._label(column, value) for value in self.value_counts[column]}
+        )
 
     def check_spellings(self, column: str) -> None:
         """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
@@ -491,7 +501,7 @@ class LabelValues:
         the same number, such as 1 and 1.0.
         """
         counts: Counter[str] = Counter()
-        for value, n in self.raw[column].items():
+        for value, n in self.value_counts[column].items():
             counts[self.labels._label(column, value)] += n
         groups = same_cells(counts)
         if not groups:
@@ -500,7 +510,7 @@ class LabelValues:
         for spellings in groups:
             # one that can be typed as it is shown: the shortest numeral, or what is most frequent
             label = max(spellings, key=lambda name: (_typed(name), counts[name]))
-            others = {value for value in self.raw[column]
+            others = {value for value in self.value_counts[column]
                       if self.labels._label(column, value) in spellings}  # fmt: skip
             options += [
                 rename_option(column, v, label) for v in sorted(others - {label})
@@ -511,7 +521,7 @@ class LabelValues:
             f"{' '.join(options)}"
         )
 
-    def allowed(
+    def allowed_values(
         self, named: Mapping[str, Any], *, skip_unknown: bool
     ) -> dict[str, set[str]]:
         """For each column the values in the file whose labels were named.
@@ -522,7 +532,7 @@ class LabelValues:
         """
         allowed: dict[str, set[str]] = {}
         unknown, options = [], list[str]()
-        for column, counts in self.raw.items():
+        for column, counts in self.value_counts.items():
             by_meaning = {meaning(label): label for label in named[column]}
             known = {
                 v for v in counts if self.labels._label(column, v) in named[column]
@@ -566,9 +576,9 @@ class LabelValues:
             (None if of is None else labels._renamed(of), why) for of, why in read
         )
         if labels.features is None:
-            settled = settle_repeats(renamed, lambda record: file_of(record.path))
+            settled = resolve_repeats(renamed, lambda record: file_of(record.path))
         else:
-            settled = settle_repeats(renamed, attrgetter("key"))
+            settled = resolve_repeats(renamed, attrgetter("key"))
         return [*settled, *labels.left_out]
 
     def _read(
@@ -585,9 +595,11 @@ class LabelValues:
         found: dict[str, tuple[Path, Problem | None]] = {}
         if features is None and check_images:
             written = (
-                row.cells[name_column] for row in self._rows if isinstance(row, Row)
+                row.cells[name_column]
+                for row in self._rows
+                if isinstance(row, LabelRow)
             )
-            names = [name for name in written if name.lower() not in MISSING]
+            names = [name for name in written if name.lower() not in MISSING_CELLS]
             found, notes = find_images(names, images, file)
             if file.name != FOLDER_LABELS:  # which lists such images itself
                 yield from ((None, note) for note in notes)
@@ -596,7 +608,7 @@ class LabelValues:
                 yield None, row
                 continue
             cells, where = row.cells, f"{file.name} line {row.line}"
-            blank = [name for name in columns if cells[name].lower() in MISSING]
+            blank = [name for name in columns if cells[name].lower() in MISSING_CELLS]
             if blank:
                 yield (
                     None,
@@ -607,7 +619,7 @@ class LabelValues:
             path, problem = found.get(name, (images / name, None))
             if features is None:
                 key = key_of(path, images, name)
-            elif name not in features.places:
+            elif name not in features.row_of_id:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
             odd = [
                 name for name, values in allowed.items() if cells[name] not in values
@@ -648,15 +660,15 @@ def rename_values(
     """
     renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
     known = dict.fromkeys(
-        value for table in tables for of in table.raw.values() for value in of
+        value for table in tables for of in table.value_counts.values() for value in of
     )
     for asked, labels in rename.items():
-        columns = list(dict.fromkeys(chain(*(table.raw for table in tables))))
+        columns = list(dict.fromkeys(chain(*(table.value_counts for table in tables))))
         column = _as_shown(asked, columns) or asked
         missing = set(labels)
         for table, found in zip(tables, renamed, strict=True):
             for written, label in labels.items():
-                value = _as_shown(written, table.raw.get(column, ()))
+                value = _as_shown(written, table.value_counts.get(column, ()))
                 if value is not None:
                     found.setdefault(column, {})[value] = (
                         _as_shown(label, known) or label
@@ -664,7 +676,11 @@ def rename_values(
                     missing.discard(written)
         if missing:
             held = sorted(
-                {value for table in tables for value in table.raw.get(column, ())}
+                {
+                    value
+                    for table in tables
+                    for value in table.value_counts.get(column, ())
+                }
             )
             raise DatasetError(
                 f"`rename` should name values of the column {column!r}, which holds {held[:20]} "

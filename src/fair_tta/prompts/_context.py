@@ -24,13 +24,13 @@ class PromptSet:
         texts: the sentences.
         tokens: ids and mask, ``[prompts, length]``.
         slots: ``[prompts, length]``, which vector of the context stands here, -1 for fixed tokens.
-        others: the same prompts in further templates, prompt by prompt; without a context.
+        further: the same prompts in further templates, prompt by prompt; without a context.
     """
 
     texts: tuple[str, ...]
     tokens: Tokens
     slots: Tensor
-    others: PromptSet | None = None
+    further: PromptSet | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -78,7 +78,7 @@ class PromptSet:
         return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
 
 
-def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
+def concatenate_prompts(sets: Sequence[PromptSet]) -> PromptSet:
     """One set of all prompts, in order."""
     return PromptSet(
         tuple(text for prompts in sets for text in prompts.texts),
@@ -186,7 +186,7 @@ class SharedContext:
 
     def _further(self, prompts: Sequence[Prompt]) -> PromptSet | None:
         """The other sentences of an ensemble."""
-        others = [text for prompt in prompts for text in prompt.others]
+        others = [text for prompt in prompts for text in prompt.further_texts]
         return fixed_prompts(self._tokenize(others), others) if others else None
 
     def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
@@ -257,7 +257,7 @@ class WholeSentences(SharedContext):
         """Look up prompts."""
         texts = [prompt.text for prompt in prompts]
         placed = fixed_prompts(self._tokenize(texts), texts)
-        return replace(placed, others=self._further(prompts))
+        return replace(placed, further=self._further(prompts))
 
 
 def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:

@@ -123,7 +123,7 @@ def compare_command(
         for run in chosen.values():
             log_path_column(run)
         truth, *answers = rename_values([truth, *answers], renames)
-        classes = {*truth.names(columns.target_column), *named_classes}
+        classes = {*truth.labels_in(columns.target_column), *named_classes}
         for column in columns.sensitive_column:
             truth.check_spellings(column)
         for run in answers:
@@ -156,7 +156,7 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
 
     column = run.labels.target
     file = run.labels.file.name
-    counts = run.raw[column]
+    counts = run.value_counts[column]
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
     known = {*classes, *(text_cell(name) for name in classes)}
@@ -199,13 +199,14 @@ def _measure_runs(
 ) -> FolderAudit:
     """Measure all runs on the rows that every file has, and list what was left out."""
     from fair_tta.auditing import audit, compare
-    from fair_tta.datasets._records import Problem, ProblemKind, collect
+    from fair_tta.datasets._records import Problem, ProblemKind, collect_records
     from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning
     from fair_tta.lab._folder import FolderAudit
 
-    records, problems = collect(truth.records(check_images=False))
+    records, problems = collect_records(truth.records(check_images=False))
     answers = {
-        name: collect(run.records(check_images=False))[0] for name, run in runs.items()
+        name: collect_records(run.records(check_images=False))[0]
+        for name, run in runs.items()
     }
 
     # Rows of all files are matched by their paths

@@ -109,8 +109,8 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
         shown = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
         if len(prompts) > _SHOWN_PROMPTS:
             shown += ", ..."
-        if templates._others:
-            shown += f", and those of {len(templates._others)} further templates"
+        if templates._further:
+            shown += f", and those of {len(templates._further)} further templates"
         log(f"Prompts, {name}: {shown}")
 
     # A phrase that names nothing visible is asked all the same

@@ -88,7 +88,7 @@ def attributes_option(
 
 def column_names(values: LabelValues, column: str) -> dict[str, str]:
     """Return the values of a column as names."""
-    names = values.names(column)
+    names = values.labels_in(column)
     if len(names) < 2:
         raise FairTTAError(
             f"column {column!r} should hold at least two different values (it holds {names}), or "
