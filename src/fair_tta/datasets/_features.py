@@ -16,13 +16,9 @@ import torch
 from safetensors import safe_open
 
 from fair_tta._io import open_file, printable
-from fair_tta.datasets._label_files import (
-    check_unpacked,
-    spellings,
-    summarize_names,
-    unpacked_size,
-)
-from fair_tta.datasets._labels import ID_COLUMNS
+from fair_tta.datasets._image_paths import spellings, summarize_names
+from fair_tta.datasets._label_files import check_unpacked, unpacked_size
+from fair_tta.datasets._path_columns import ID_COLUMNS
 from fair_tta.errors import DatasetError, require
 from fair_tta.images._stored import Features, ImageSource
 
@@ -187,8 +183,9 @@ def _read(path: Path, names: Sequence[str]) -> _Held:
         places = [str(place) for place in np.flatnonzero(~has_vector)]
         if found is None:
             raise DatasetError(
-                f"{str(path)!r} has rows without a vector, {summarize_names(places)}, counted from 0, "
-                "and no ids by which the others are known: give it ids, or leave such rows out."
+                f"{str(path)!r} has rows without a vector, {summarize_names(places)}, counted "
+                "from 0, and no ids by which the others are known: give it ids, or leave such "
+                "rows out."
             )
         missing = [
             name

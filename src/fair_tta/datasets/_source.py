@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fair_tta.datasets._label_files import LabelTable, image_problem
+from fair_tta.datasets._image_paths import image_problem
+from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._records import (
     Dataset,
     Problem,

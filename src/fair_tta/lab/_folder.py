@@ -21,7 +21,7 @@ from fair_tta.auditing._judge import judge, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._records import (
     Problem,
     ProblemKind,

@@ -26,7 +26,7 @@ from internals import (
     ProblemKind,
     Record,
 )
-from internals import label_files_module as paths
+from internals import image_paths_module as paths
 from PIL import Image
 
 from fair_tta.datasets import BenchmarkTask, read_folder

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from fair_tta._io import ENDINGS, write_row
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._label_files import LabelRow, LabelTable
-from fair_tta.datasets._labels import Labels, LabelValues, usual_path_column
+from fair_tta.datasets._label_values import LabelValues
+from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._path_columns import usual_path_column
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._folder import (
     AUDIT,

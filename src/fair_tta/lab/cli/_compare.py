@@ -23,7 +23,7 @@ from fair_tta.lab.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
     from fair_tta.datasets._records import Record
     from fair_tta.lab._folder import FolderAudit
 
@@ -86,7 +86,8 @@ def compare_command(
         from msgspec import structs
 
         from fair_tta.auditing._judge import judge, read_thresholds
-        from fair_tta.datasets._labels import Labels, rename_values
+        from fair_tta.datasets._label_values import rename_values
+        from fair_tta.datasets._labels import Labels
         from fair_tta.lab._folder import AUDIT, CARD, REPORT
         from fair_tta.lab.report import write_report
 
@@ -150,7 +151,7 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
         DatasetError: no answer of the file is one of the classes.
     """
     from fair_tta._spelling import escaped, likely_labels, meaning
-    from fair_tta.datasets._labels import rename_option
+    from fair_tta.datasets._label_values import rename_option
     from fair_tta.errors import DatasetError
     from fair_tta.metrics._estimates import listed
 

@@ -24,7 +24,7 @@ from fair_tta.lab.cli._options import (
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
     from fair_tta.datasets._records import Problem
     from fair_tta.lab._folder import FolderAudit
 
@@ -42,7 +42,8 @@ def read_labels(
 
     Without --labels the folders of the images are their labels, and are written to a file in `out`.
     """
-    from fair_tta.datasets._labels import Labels, write_labels_of_folders
+    from fair_tta.datasets._folder_labels import write_labels_of_folders
+    from fair_tta.datasets._labels import Labels
 
     # Labels are those of a file, or the names of folders
     stored = encoder.stored

@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.prompts._templates import parse_names
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
 
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _PROBLEMS = (

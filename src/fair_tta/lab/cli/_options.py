@@ -192,7 +192,7 @@ class EncoderOptions(ModelOptions):
         if self.features is None:
             return None
         from fair_tta.datasets._features import read_features
-        from fair_tta.datasets._label_files import summarize_names
+        from fair_tta.datasets._image_paths import summarize_names
 
         stored = read_features(self.features, id_column=id_column)
         if stored.missing:
