@@ -58,8 +58,8 @@ from fair_tta.models._stored_text import TextTable, sees_images
 from fair_tta.prediction import Prediction, Predictions, shortened
 from fair_tta.prompts._task import CurrentTask, Task
 from fair_tta.prompts._templates import (
-    AnyTemplate,
-    Names,
+    ClassNames,
+    TemplateArgument,
     parse_names,
     parse_sensitive,
     parse_template,
@@ -129,9 +129,9 @@ class FairTPTClassifier:
     def __init__(
         self,
         model: Any,
-        targets: Names,
-        sensitive: Names | Mapping[str, Names] | None = None,
-        template: AnyTemplate | None = None,
+        targets: ClassNames,
+        sensitive: ClassNames | Mapping[str, ClassNames] | None = None,
+        template: TemplateArgument | None = None,
         *,
         adapter: AnyAdapter | None = None,
         processor: Any = None,
@@ -180,9 +180,9 @@ class FairTPTClassifier:
     def from_features(
         cls,
         text_features: Mapping[str, Any],
-        targets: Names,
-        sensitive: Names | Mapping[str, Names] | None = None,
-        template: AnyTemplate | None = None,
+        targets: ClassNames,
+        sensitive: ClassNames | Mapping[str, ClassNames] | None = None,
+        template: TemplateArgument | None = None,
         *,
         scale: float = 100.0,
         adapter: AnyAdapter | None = None,
@@ -488,12 +488,14 @@ class FairTPTClassifier:
         needs = adapter.needs
         if not images:
             return []
-        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
+        with self._current.borrow(
+            exclusive=needs.prompt_gradient or needs.pixels
+        ) as task:
             if needs.pixels and are_stored(images):
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
             if are_stored(images):
-                task = task._seen_in(dtype_of(images))
+                task = task._for_image_dtype(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
@@ -572,11 +574,11 @@ class FairTPTClassifier:
     def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
         """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
         adapter = self.adapter
-        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
+        with self._current.borrow(exclusive=adapter.needs.prompt_gradient) as task:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
             if is_own(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                seen = task._seen_in(dtype_of(features))
+                seen = task._for_image_dtype(dtype_of(features))
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
                     return fetch({0: found})[0].numpy()

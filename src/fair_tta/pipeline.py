@@ -22,7 +22,7 @@ from fair_tta.methods._registry import find_adapter
 from fair_tta.models import resolve
 from fair_tta.models._loading import find_device, move
 from fair_tta.prediction import Score
-from fair_tta.prompts._templates import Names, parse_names
+from fair_tta.prompts._templates import ClassNames, parse_names
 
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 
@@ -63,7 +63,7 @@ class FairPipeline:
     def __init__(
         self,
         model: Any,
-        sensitive: Names | Mapping[str, Names],
+        sensitive: ClassNames | Mapping[str, ClassNames],
         *,
         adapter: Adapter | str | None = None,
         slot: str = "{target} {sensitive}",

@@ -57,8 +57,8 @@ from fair_tta.auditing._judge import read_thresholds
 from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
 from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
-from fair_tta.datasets import _label_files as label_files_module
-from fair_tta.datasets import _labels as labels_module
+from fair_tta.datasets import _image_paths as image_paths_module
+from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
 from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
@@ -66,25 +66,25 @@ from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
-from fair_tta.datasets._label_files import Row
-from fair_tta.datasets._label_files import _match_ends
-from fair_tta.datasets._labels import FOLDER_LABELS
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_files import LabelRow
+from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._folder_labels import FOLDER_LABELS
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._labels import MISSING
-from fair_tta.datasets._labels import known_path_column
-from fair_tta.datasets._labels import rename_option
-from fair_tta.datasets._labels import rename_values
-from fair_tta.datasets._labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLITS as read_SPLITS
+from fair_tta.datasets._label_values import MISSING_CELLS
+from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._label_values import rename_option
+from fair_tta.datasets._label_values import rename_values
+from fair_tta.datasets._folder_labels import write_labels_of_folders
+from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind
 from fair_tta.datasets._records import Problems
 from fair_tta.datasets._records import Record
 from fair_tta.datasets._records import Split
-from fair_tta.datasets._records import choose
-from fair_tta.datasets._records import collect
+from fair_tta.datasets._records import choose_sample
+from fair_tta.datasets._records import collect_records
 from fair_tta.datasets._tasks import AgeCut
 from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface
@@ -385,7 +385,7 @@ from fair_tta.models._towers import TextTower
 from fair_tta.models._towers import check_length
 from fair_tta.prompts._context import PromptSet
 from fair_tta.prompts._context import SharedContext
-from fair_tta.prompts._context import concatenate
+from fair_tta.prompts._context import concatenate_prompts
 from fair_tta.prompts._task import Task
 from fair_tta.prompts._templates import Prompt
 from fair_tta.prompts._templates import Templates

@@ -363,9 +363,9 @@ def test_the_precision_of_text_features_counts(dtype: torch.dtype) -> None:
 @given(drawn())
 def test_other_dtypes_of_images_share_what_is_kept(case: Any) -> None:
     task = case.task
-    coarse = task._seen_in(torch.float16)
-    assert task._seen_in(torch.float64) is task
-    assert task._seen_in(torch.float16) is coarse
+    coarse = task._for_image_dtype(torch.float16)
+    assert task._for_image_dtype(torch.float64) is task
+    assert task._for_image_dtype(torch.float16) is coarse
     assert coarse.image_floor > task.image_floor == task.text_floor == coarse.text_floor
     assert task.image_floor == floor_of(DIM, torch.float64)
     assert coarse.remember("key", lambda: 1, lambda _: 1) == 1

@@ -13,7 +13,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
 from families_open_clip import OPEN_CLIP
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Task, TextTower, Tree, concatenate
+from internals import Task, TextTower, Tree, concatenate_prompts
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -98,7 +98,7 @@ def test_every_family_gives_the_same_features_and_gradients(
     backend = kind(model.double(), *others)
     assert (backend.sharing is not None) is (name in SHARE)
     task = make_task(backend)
-    prompts = concatenate([task.target_prompts, task.joint_prompts("place")])
+    prompts = concatenate_prompts([task.target_prompts, task.joint_prompts("place")])
     contexts = episodes_of(task).requires_grad_()
     ours = task.encode(prompts, contexts)
     spliced = prompts.splice(backend.embed_tokens(prompts.tokens.ids), contexts)

@@ -92,7 +92,7 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
         "a photo of a {target}.",
         "a {target} in a picture.",
     ]
-    assert first._others == ()
+    assert first._further == ()
 
 
 def test_errors_name_the_sentence() -> None:

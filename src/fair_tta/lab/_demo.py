@@ -17,7 +17,7 @@ from rich.text import Text
 from fair_tta._identity import classifier_provenance
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._records import Record, choose
+from fair_tta.datasets._records import Record, choose_sample
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
@@ -121,7 +121,7 @@ def run_episodes(
         next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
         for seed in seeds:
             drawn, found = [], []
-            some = choose(
+            some = choose_sample(
                 islice(task.stream(seed, split=split), images), limit, sample, seed,
                 key=lambda one: repr(one.shades),
                 group=lambda one: (one.target, *one.sensitive.values()),

@@ -21,14 +21,14 @@ from fair_tta.auditing._judge import judge_threshold, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._records import (
     Problem,
     ProblemKind,
     Problems,
     Record,
-    check_counts,
-    choose,
+    check_limit_and_sample,
+    choose_sample,
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
@@ -152,7 +152,7 @@ def audit_folder(
             argument="adapters",
         )
     parse_harmful(harmful, classifier.targets)  # before any work is done
-    check_counts(limit, sample)
+    check_limit_and_sample(limit, sample)
     thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
     if labels.file.resolve() in {
@@ -164,10 +164,10 @@ def audit_folder(
             argument="labels_csv",
         )
     named = {labels.target: classifier.targets} | {
-        column: classifier.sensitive.get(column, tuple(values.names(column)))
+        column: classifier.sensitive.get(column, tuple(values.labels_in(column)))
         for column in labels.sensitive
     }
-    allowed = values.allowed(named, skip_unknown=skip_unknown)
+    allowed = values.allowed_values(named, skip_unknown=skip_unknown)
     seed = classifier._vision.seed
 
     image = partial(_image_of_row, labels.features)
@@ -177,7 +177,7 @@ def audit_folder(
             lambda row: row[0] <= limit, rows
         )  # what is about the file has 0
     chosen = list(
-        choose(rows, None, sample, seed, key=_key_of_row, group=_group_of_row)
+        choose_sample(rows, None, sample, seed, key=_key_of_row, group=_group_of_row)
     )
     if labels.cluster is not None:
         clusters = [row.cluster for _, row in chosen if isinstance(row, Record)]
@@ -197,7 +197,7 @@ def audit_folder(
     sweep(folder)
     problems, gallery = Problems(), GroupGallery(list(adapters))
     tables = {name: AnswerTableBuilder(keep_beliefs=True) for name in adapters}
-    total = min(values.rows, limit or values.rows, sample or values.rows)
+    total = min(values.row_count, limit or values.row_count, sample or values.row_count)
     done = used = 0
     with (
         Store(folder / ROWS_FILE, restart=restart) as store,
@@ -225,7 +225,7 @@ def audit_folder(
                     row = Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
                 if isinstance(row, Problem):
                     problems = problems.add(row)
-                    write_row(listing, [place or "", row.kind.value, row.what])
+                    write_row(listing, [place or "", row.kind.value, row.detail])
                 elif not isinstance(answers, str):
                     for table, answer in zip(tables.values(), answers, strict=True):
                         add_row(table, row, answer)
@@ -327,7 +327,7 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
 
 
 def _key_of_row(row: NumberedRow) -> str:
-    return row[1].what if isinstance(row[1], Problem) else row[1].key
+    return row[1].detail if isinstance(row[1], Problem) else row[1].key
 
 
 def _group_of_row(row: NumberedRow) -> tuple[str, ...] | None:

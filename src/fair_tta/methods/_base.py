@@ -388,9 +388,9 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
             "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
         )
     if checked.needs.prompt_gradient:
-        if task.templates._others:
+        if task.templates._further:
             raise PromptError(
-                f"{name} tunes the words of one template (got {1 + len(task.templates._others)}): "
+                f"{name} tunes the words of one template (got {1 + len(task.templates._further)}): "
                 "pass one sentence as `template`, or choose a method that does not tune the prompt."
             )
         try:

@@ -113,7 +113,7 @@ class Task:
         """The same task for the weights as they are now."""
         return self._with(self.sensitive)
 
-    def _seen_in(self, dtype: torch.dtype) -> Task:
+    def _for_image_dtype(self, dtype: torch.dtype) -> Task:
         """The same task beside features of images that were stored in this dtype.
 
         See `image_floor`; what is kept is shared.
@@ -242,9 +242,9 @@ class Task:
         Of several templates it is the unit mean of their unit features.
         """
         features = unit(self._raw_features(prompts))
-        if prompts.others is None:
+        if prompts.further is None:
             return features
-        others = self.own_features(prompts.others).unflatten(0, (len(prompts), -1))
+        others = self.own_features(prompts.further).unflatten(0, (len(prompts), -1))
         return unit(torch.cat([features.unsqueeze(1), others], 1).mean(1))
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
@@ -373,12 +373,12 @@ class CurrentTask:
             self._detector.accept(model)
 
     @contextmanager
-    def borrow(self, *, alone: bool = True) -> Iterator[Task]:
+    def borrow(self, *, exclusive: bool = True) -> Iterator[Task]:
         """Hold the model for a while; nothing in the task or its cache is older than it.
 
-        Whoever tunes the prompt, or looks at a module while it runs, has to be `alone`.
+        Whoever tunes the prompt, or looks at a module while it runs, has to be `exclusive`.
         """
-        with borrowed(self.task.backend, alone=alone) as model:
+        with borrowed(self.task.backend, alone=exclusive) as model:
             if self._detector.has_changed(model):
                 self._look_again()
             yield self.task

@@ -42,11 +42,11 @@ class SentencePart:
 class Prompt:
     """A sentence for one class. Parts with a slot are names, the others belong to the template.
 
-    `others` are the sentences of further templates for the same class.
+    `further_texts` are the sentences of further templates for the same class.
     """
 
     parts: tuple[SentencePart, ...]
-    others: tuple[str, ...] = ()
+    further_texts: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -96,7 +96,7 @@ def parse_sentence(
     return tuple(parts)
 
 
-def write_out(sentence: tuple[SentencePart, ...]) -> str:
+def sentence_text(sentence: tuple[SentencePart, ...]) -> str:
     """The sentence with its slots as they are written."""
     return "".join(
         part.text if part.slot is None else f"{{{part.slot}}}" for part in sentence
@@ -105,7 +105,7 @@ def write_out(sentence: tuple[SentencePart, ...]) -> str:
 
 def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
     """The sentence without a slot; a doubled space or a space before punctuation goes with it."""
-    text = write_out(sentence)
+    text = sentence_text(sentence)
     marker = f"{{{slot}}}"
     while marker in text:
         left, right = text.split(marker, 1)
@@ -117,7 +117,9 @@ def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
     return text
 
 
-def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prompt:
+def fill_slots(
+    sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]
+) -> Prompt:
     """The sentence with phrases in its slots."""
     parts = (
         p if p.slot is None else SentencePart(phrases[p.slot], p.slot) for p in sentence
@@ -125,11 +127,11 @@ def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prom
     return Prompt(tuple(parts))
 
 
-Names = Sequence[str] | Mapping[str, str]
+ClassNames = Sequence[str] | Mapping[str, str]
 """Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
 
-OneTemplate: TypeAlias = "str | Templates | Mapping[str, str]"
-AnyTemplate: TypeAlias = "OneTemplate | Sequence[OneTemplate]"
+SingleTemplate: TypeAlias = "str | Templates | Mapping[str, str]"
+TemplateArgument: TypeAlias = "SingleTemplate | Sequence[SingleTemplate]"
 """A sentence, the three sentences, or several of these."""
 
 
@@ -149,7 +151,7 @@ class Templates:
         joint: A photo of a {sensitive} celebrity {target}.
     """
 
-    _others: tuple[Templates, ...] = ()
+    _further: tuple[Templates, ...] = ()
     """Further templates: of all of them the features of a prompt are the unit mean."""
 
     def __init__(
@@ -179,7 +181,7 @@ class Templates:
         return cls(
             leave_out(sentence, SENSITIVE),
             leave_out(sentence, TARGET),
-            write_out(sentence),
+            sentence_text(sentence),
         )
 
     @property
@@ -190,11 +192,13 @@ class Templates:
         """
 
         def written(name: str) -> str | list[str] | None:
-            every = [getattr(templates, name) for templates in (self, *self._others)]
+            every = [getattr(templates, name) for templates in (self, *self._further)]
             if None in every:
                 return None
             return (
-                [write_out(s) for s in every] if self._others else write_out(every[0])
+                [sentence_text(s) for s in every]
+                if self._further
+                else sentence_text(every[0])
             )
 
         return {name: written(name) for name in ("target", "sensitive", "joint")}
@@ -207,12 +211,16 @@ class Templates:
     def _fill(self, name: str, phrases: Mapping[str, str], missing: str) -> Prompt:
         """One prompt of all templates; `missing` is what to raise if one lacks the sentence."""
         prompts = []
-        for templates in (self, *self._others):
+        for templates in (self, *self._further):
             sentence = getattr(templates, name)
             if sentence is None:
-                which = f" (in {write_out(templates.target)!r})" if self._others else ""
+                which = (
+                    f" (in {sentence_text(templates.target)!r})"
+                    if self._further
+                    else ""
+                )
                 raise PromptError(missing.format(which))
-            prompts.append(fill(sentence, phrases))
+            prompts.append(fill_slots(sentence, phrases))
         return Prompt(prompts[0].parts, tuple(prompt.text for prompt in prompts[1:]))
 
     def _target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
@@ -258,9 +266,9 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
         return Templates.from_sentence(template)
     if isinstance(template, list | tuple) and template:
         every = [parse_template(one, with_sensitive) for one in template]
-        every = [templates for one in every for templates in (one, *one._others)]
+        every = [templates for one in every for templates in (one, *one._further)]
         first = copy(every[0])
-        first._others = tuple(every[1:])
+        first._further = tuple(every[1:])
         return first
     if isinstance(template, Mapping):
         known = {TARGET, SENSITIVE, "joint"}
@@ -280,7 +288,7 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
     return template
 
 
-def parse_names(argument: str, names: Names) -> dict[str, str]:
+def parse_names(argument: str, names: ClassNames) -> dict[str, str]:
     """Check class names and return them as ``{label: phrase}``."""
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
         raise PromptError(
@@ -324,7 +332,7 @@ def parse_names(argument: str, names: Names) -> dict[str, str]:
 
 
 def parse_sensitive(
-    sensitive: Names | Mapping[str, Names] | None,
+    sensitive: ClassNames | Mapping[str, ClassNames] | None,
 ) -> dict[str, dict[str, str]]:
     """Check sensitive names and return them as ``{attribute: {label: phrase}}``.
 

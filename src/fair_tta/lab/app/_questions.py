@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from fair_tta._cache import Cache
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.errors import FairTTAError
 from fair_tta.images._views import AugMix
 from fair_tta.lab.app._server import UploadLimits

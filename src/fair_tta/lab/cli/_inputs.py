@@ -78,7 +78,7 @@ def image_lister(
 
     Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
     """
-    from fair_tta.datasets._records import choose
+    from fair_tta.datasets._records import choose_sample
     from fair_tta.images._stored import ImageSource
 
     def group(item: ImageEntry) -> str | None:
@@ -94,8 +94,8 @@ def image_lister(
     def images() -> Iterable[ImageEntry]:
         items: Iterable[ImageEntry] = walk_images(options.images, null=options.null)
         if encoder.stored is not None:
-            items = map(encoder.stored.source, encoder.stored.places)
-        return choose(
+            items = map(encoder.stored.source, encoder.stored.row_of_id)
+        return choose_sample(
             items, options.limit, options.sample, encoder.seed, key=key, group=group
         )
 

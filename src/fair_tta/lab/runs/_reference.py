@@ -159,7 +159,7 @@ def fit_on_folder(
         reference = read_features(reference)
     left_out, paths = list[str](), list[ImageSource]()
     if isinstance(reference, FeatureFile):
-        paths, reference = [*map(reference.source, reference.places)], reference.path
+        paths, reference = [*map(reference.source, reference.row_of_id)], reference.path
     elif not os.path.isdir(reference):
         raise FairTTAError(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",

@@ -24,7 +24,7 @@ from fair_tta.methods.tuning._directions import (
 from fair_tta.methods.tuning._entropy import check_rho, most_confident
 from fair_tta.methods.tuning._losses import Loss, PromptLoss, objective_of, own_context
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
-from fair_tta.prompts._context import concatenate
+from fair_tta.prompts._context import concatenate_prompts
 from fair_tta.prompts._task import TOKENS_AT_ONCE, Task
 
 _TARGET_ALONE = WeightedSum(0)
@@ -280,7 +280,7 @@ def _features(
     names, sets = list(task.sensitive_prompts), list(task.sensitive_prompts.values())
     if copies == 1:
         prompts = task.remember(
-            "all", lambda: concatenate([task.target_prompts, *sets])
+            "all", lambda: concatenate_prompts([task.target_prompts, *sets])
         )
         every = task.encode_many(prompts, context)
         target, *sensitive = every.split([len(task.targets), *map(len, sets)], dim=1)
