@@ -221,7 +221,7 @@ def _placebo(run: Run, question: Question, adapter) -> dict:
     }
     if isinstance(adapter, AssociationCorrection | LogitBalance):
         found["stranger"] = changes(question, every, before, strangers(right))
-    if not adapter.needs.labels:  # nobody has labels of what is not there
+    if not adapter.needs.reference_sensitive:  # nobody has labels of what is not there
         clf = question.classifier(WRONG[question.task.name])
         wrong = answered(run, question, adapter, pictures, clf)
         found["wrong attribute"] = changes(question, every, *wrong.labels)

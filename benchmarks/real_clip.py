@@ -232,9 +232,9 @@ def answers_of(question: Question, name: str) -> list[str]:
     for fold in range(FOLDS):
         seen, own = np.flatnonzero(of_fold != fold), np.flatnonzero(of_fold == fold)
         labels: dict[str, Any] = {}
-        if method.needs.labels:
+        if method.needs.reference_sensitive:
             labels["sensitive"] = [question.values[i] for i in seen]
-        if method.needs.class_labels:
+        if method.needs.reference_labels:
             labels["labels"] = [question.truth[i] for i in seen]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
