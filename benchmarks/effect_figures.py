@@ -108,10 +108,10 @@ def fitted(adapter, clf, reference: Pictures):
         warnings.simplefilter(
             "ignore", UserWarning
         )  # small references are what is tried
-        if adapter.needs.labels:
+        if adapter.needs.reference_sensitive:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
             return clf.with_adapter(adapter).fit(features, sensitive=labels).adapter
-        labels = reference.truth if adapter.needs.class_labels else None
+        labels = reference.truth if adapter.needs.reference_labels else None
         return clf.with_adapter(adapter).fit(features, labels).adapter
 
 

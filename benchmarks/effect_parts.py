@@ -231,7 +231,7 @@ def _placebo(run: Run, question: Question, adapter) -> dict:
         placebo_changes["stranger"] = changes(
             question, all_pictures, before, strangers(right)
         )
-    if not adapter.needs.labels:  # nobody has labels of what is not there
+    if not adapter.needs.reference_sensitive:  # nobody has labels of what is not there
         clf = question.classifier(WRONG[question.task.name])
         wrong = answered(run, question, adapter, pictures, clf)
         placebo_changes["wrong attribute"] = changes(

@@ -243,9 +243,9 @@ def answers_of(question: Question, name: str) -> list[str]:
             np.flatnonzero(of_fold == fold),
         )
         labels: dict[str, Any] = {}
-        if method.needs.labels:
+        if method.needs.reference_sensitive:
             labels["sensitive"] = [question.values[i] for i in reference_indices]
-        if method.needs.class_labels:
+        if method.needs.reference_labels:
             labels["labels"] = [question.truth[i] for i in reference_indices]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)

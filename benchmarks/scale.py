@@ -35,7 +35,7 @@ from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._worker import Worker
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import resolve_adapter
 
 PART = 8  # of 64 views, which are timed for Zero
 
@@ -171,7 +171,7 @@ def audit(count: int) -> None:
         clf._predict_encoded(torch.randn(1, 64, 512))  # loads what is loaded once
         start = time.process_time()
         audit_folder(
-            clf, {name: find_adapter(name) for name in names}, labels.scan(),
+            clf, {name: resolve_adapter(name) for name in names}, labels.scan(),
             out=Path(folder) / "out",
         )  # fmt: skip
         total_seconds = time.process_time() - start

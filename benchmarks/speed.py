@@ -263,8 +263,8 @@ def one_view(repeat: int) -> None:
         method = method_type()
         if not method.needs.views and not method.needs.pixels:
             if method.needs.reference:
-                labels = TARGETS * 200 if method.needs.class_labels else None
-                known = values if method.needs.labels else None
+                labels = TARGETS * 200 if method.needs.reference_labels else None
+                known = values if method.needs.reference_sensitive else None
                 fitted = clf.with_adapter(method).fit(reference, labels, known)
                 method = fitted.adapter
             method = method.knowing(SENSITIVE[0]) if lacks_values(method) else method

@@ -379,8 +379,8 @@ def fit_settings(
             holder = classifier.with_adapter(adapter)
             holder.fit(
                 Features(features),
-                classes if adapter.needs.class_labels else None,
-                sensitive if adapter.needs.labels else None,
+                classes if adapter.needs.reference_labels else None,
+                sensitive if adapter.needs.reference_sensitive else None,
             )
             fitted.append(holder.adapter)
     return fitted

@@ -278,7 +278,7 @@ def methods_without_labels() -> tuple[Setting, ...]:
 
 
 def _needs_labels(adapter: Adapter) -> bool:
-    return adapter.needs.labels or adapter.needs.class_labels
+    return adapter.needs.reference_sensitive or adapter.needs.reference_labels
 
 
 CLIP_BIAS = "clip-bias"

@@ -40,17 +40,22 @@ from fair_tta.images._stored import (
 from fair_tta.images._views import AugMix
 from fair_tta.images._vision import Vision, image_digest
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
-from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
+from fair_tta.methods._base import (
+    Adapter,
+    PixelAdapter,
+    check_adapter,
+    non_finite_error,
+)
 from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.methods._fitting import (
     ClassLabels,
     SensitiveLabels,
-    compare,
     fit_method,
     save_adapter,
+    warn_if_other_model,
 )
-from fair_tta.methods._predictions import fetch, is_own, to_predictions
-from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
+from fair_tta.methods._predictions import fetch_to_cpu, is_builtin, to_predictions
+from fair_tta.methods._registry import Adapters, AnyAdapter, resolve_adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend
 from fair_tta.models._loading import load, with_compiled_vision
@@ -170,7 +175,7 @@ class FairTPTClassifier:
         self._batch_size = min(batch_size, sys.maxsize)
         tuned = FairTPT() if sees_images(self._backend) else AssociationCorrection()
         default = tuned if attributes else ZeroShot()
-        method = default if adapter is None else find_adapter(adapter)
+        method = default if adapter is None else resolve_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self._task)
         if not sees_images(self._backend):
             _ = self._task.scale  # a text tower may not know it
@@ -227,7 +232,7 @@ class FairTPTClassifier:
         """
         other = copy.copy(self)
         with self._current.borrow() as task:
-            other.adapter = check_adapter(find_adapter(adapter), task)
+            other.adapter = check_adapter(resolve_adapter(adapter), task)
         return other
 
     def with_views(self, views: Any = None, seed: int | None = None) -> Self:
@@ -416,7 +421,7 @@ class FairTPTClassifier:
         size = self._batch_size
         if isinstance(images, Features) and images._views is None:
             size = max(size, CHUNK)
-        compare(images, self._task)
+        warn_if_other_model(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
             for batch in batches(
@@ -543,7 +548,7 @@ class FairTPTClassifier:
                 adapted = adapter.adapt(task, features)
         except Exception:
             if not zero_shot.probabilities.isfinite().all():  # which explains it
-                raise not_finite(task) from None
+                raise non_finite_error(task) from None
             raise
         return to_predictions(task, zero_shot, adapted, adapter)
 
@@ -558,7 +563,7 @@ class FairTPTClassifier:
             return np.array(list(self.predict(images).probabilities.values()))
         self.adapter._check_ready()
         if isinstance(images, Features):
-            compare(images, self._task)
+            warn_if_other_model(images, self._task)
             # filled in: many small arrays that stay would keep large ones from being freed
             found, done = np.empty((len(images), len(self.targets))), 0
             with image_bar(images, progress) as bar:
@@ -576,12 +581,12 @@ class FairTPTClassifier:
         adapter = self.adapter
         with self._current.borrow(exclusive=adapter.needs.prompt_gradient) as task:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
-            if is_own(adapter) and is_plain:
+            if is_builtin(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
                 seen = task._for_image_dtype(dtype_of(features))
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
-                    return fetch({0: found})[0].numpy()
+                    return fetch_to_cpu({0: found})[0].numpy()
             answers = self._predict_batch(features, adapter)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 

@@ -18,7 +18,7 @@ from fair_tta.images._fetch import ADDRESSES, fetch_image
 from fair_tta.images._load import is_single_image, load_image
 from fair_tta.images._views import AugMix
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import resolve_adapter
 from fair_tta.models import resolve
 from fair_tta.models._loading import find_device, move
 from fair_tta.prediction import Score
@@ -89,7 +89,7 @@ class FairPipeline:
         if device is not None:
             move(self.backend, find_device(device))
         self.sensitive, self.slot = sensitive, slot
-        self.adapter: Adapter = find_adapter(adapter or "association-correction")
+        self.adapter: Adapter = resolve_adapter(adapter or "association-correction")
         self.urls, self.timeout, self.private_urls = urls, timeout, private_urls
         self._options = {
             "views": views,

@@ -254,8 +254,8 @@ from fair_tta.lab.runs._worker import start_worker
 from fair_tta.methods import _registry as registry_module
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._base import Chained
-from fair_tta.methods._base import NO_CLASS
-from fair_tta.methods._base import NO_IMAGE
+from fair_tta.methods._base import CLASS_LOST
+from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
 from fair_tta.methods._base import Texts
 from fair_tta.methods._base import UsesTexts
@@ -265,19 +265,19 @@ from fair_tta.methods._cross_fit import cross_fit
 from fair_tta.methods._fitting import ReferenceBatch
 from fair_tta.methods._fitting import fit_encoded
 from fair_tta.methods._fitting import fit_method
-from fair_tta.methods._fitting import load_one_of
+from fair_tta.methods._fitting import load_saved_method
 from fair_tta.methods._fitting import save_adapter
 from fair_tta.methods._fitting import settings_of
 from fair_tta.methods._predictions import NOT_FINITE
-from fair_tta.methods._predictions import fetch
+from fair_tta.methods._predictions import fetch_to_cpu
 from fair_tta.methods._predictions import to_predictions
-from fair_tta.methods._reference import _digest
+from fair_tta.methods._reference import _reference_digest
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods._registry import describe_settings
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.methods._registry import short_name
-from fair_tta.methods.corrections._balanced_head import _chosen_head
+from fair_tta.methods.corrections._balanced_head import _cross_validated_head
 from fair_tta.methods.corrections._balanced_head import anchored_head
 from fair_tta.methods.corrections._balanced_head import cell_weights
 from fair_tta.methods.field._bend_vlm import bend
@@ -315,17 +315,17 @@ from fair_tta.methods.tuning._losses import TSLoss
 from fair_tta.methods.tuning._losses import TargetLoss
 from fair_tta.methods.tuning._losses import Term
 from fair_tta.methods.tuning._losses import objective_of
-from fair_tta.methods.tuning._rates import BOUNDED
+from fair_tta.methods.tuning._rates import STEP_BOUNDED
 from fair_tta.methods.tuning._rates import FixedRate
-from fair_tta.methods.tuning._rates import LONG
-from fair_tta.methods.tuning._rates import LONG_STEP
-from fair_tta.methods.tuning._rates import NO_STEP
+from fair_tta.methods.tuning._rates import STEP_LONG
+from fair_tta.methods.tuning._rates import LONG_RELATIVE_STEP
+from fair_tta.methods.tuning._rates import STEP_NOT_FINITE
 from fair_tta.methods.tuning._rates import ZERO_GRADIENT
 from fair_tta.methods.tuning._upgrad import upgrad_weights
 from fair_tta.methods.tuning._weights import ImageTower
 from fair_tta.methods.tuning._weights import NO_VIEW_PASSED
-from fair_tta.methods.tuning._weights import is_norm
-from fair_tta.methods.tuning._weights import tuned_names
+from fair_tta.methods.tuning._weights import is_norm_layer
+from fair_tta.methods.tuning._weights import tuned_weight_names
 from fair_tta.metrics import _functions as functions_module
 from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable

@@ -28,8 +28,8 @@ from fair_tta.images._batches import in_turn
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._fitting import compare
-from fair_tta.methods._registry import Adapters, find_adapter
+from fair_tta.methods._fitting import warn_if_other_model
+from fair_tta.methods._registry import Adapters, resolve_adapter
 from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._calibration import mean
@@ -223,7 +223,7 @@ def examine_classifier(
             argument="images",
         )
     images = checked_images(images)
-    compare(images, classifier._task)
+    warn_if_other_model(images, classifier._task)
     bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
@@ -279,8 +279,8 @@ def examine_answers(
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
     if isinstance(adapters, Mapping):
-        return {name: find_adapter(adapter) for name, adapter in adapters.items()}
-    several = [find_adapter(adapter) for adapter in adapters or ()]
+        return {name: resolve_adapter(adapter) for name, adapter in adapters.items()}
+    several = [resolve_adapter(adapter) for adapter in adapters or ()]
     found = {type(adapter).__name__: adapter for adapter in several}
     if len(found) < len(several):
         raise FairTTAError(

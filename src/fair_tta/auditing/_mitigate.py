@@ -21,7 +21,7 @@ from fair_tta.images._vision import image_digest
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
-from fair_tta.methods._fitting import encoded
+from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._answer_table import (
     Column,
@@ -94,7 +94,9 @@ def mitigate_classifier(
             yield image
 
     # No image is answered by a fit that has seen it
-    features = [batch.cpu() for batch in encoded(classifier, loaded(), progress)]
+    features = [
+        batch.cpu() for batch in encode_in_batches(classifier, loaded(), progress)
+    ]
     methods = cross_fit(classifier, candidates(), features, digests)
     audits = [
         audit_classifier(

@@ -31,7 +31,7 @@ from internals import (
     RowKey,
     Store,
     StoredRow,
-    _digest,
+    _reference_digest,
     parse_adapter,
 )
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
@@ -394,7 +394,7 @@ def fitted_files(random: Random, folder: Path) -> str:
             tensors[name] = random.choice(
                 (tensors[name][:1], tensors[name].half(), -tensors[name])
             )
-        about["sha256"] = _digest(
+        about["sha256"] = _reference_digest(
             about, tensors
         )  # else nothing further would be looked at
         save_file(tensors, path, metadata={"about": json.dumps(about)})

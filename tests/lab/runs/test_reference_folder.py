@@ -56,7 +56,7 @@ class Labelled(FittedMethod):
     """Cannot do without labels."""
 
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, labels=True)
+    needs = Needs(sensitive=True, reference=True, reference_sensitive=True)
     _learn, adapt = Centre._learn, Centre.adapt
 
 

@@ -245,13 +245,13 @@ def check_fittable(
         for part in adapter.parts:
             if part.is_fitted:
                 continue
-            if part.needs.labels:
+            if part.needs.reference_sensitive:
                 raise FairTTAError(
                     f"{name!r} needs the attribute values of its reference images, which a "
                     "folder does not have: fit it in Python with `clf.fit(images, "
                     "sensitive=values)`, `clf.save(path)`, and write the path."
                 )
-            if part.needs.class_labels and (has_reference or not has_labels):
+            if part.needs.reference_labels and (has_reference or not has_labels):
                 raise FairTTAError(
                     f"{name!r} needs class labels of the images that it is fitted on: `fair-tta "
                     "audit` cross-fits it without --reference; or fit it in Python and `save` it."

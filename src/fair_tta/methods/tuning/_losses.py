@@ -173,14 +173,14 @@ class SuperTSLoss(_SensitiveLoss):
             [task.target_prompts.shift(y * vectors) for y in range(copies)]
         )
         own = [
-            own_context(prompts, copies, vectors)
+            per_target_context(prompts, copies, vectors)
             for prompts in self._joint_prompts(task)
         ]
         target = Term(targets, ((copies, copies),), 1)
         return Objective((target, *self._terms(own, copies)), copies)
 
 
-def own_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
+def per_target_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
     """Prompts that come target by target, those of target y with the y-th copy of the context."""
     if copies == 1:
         return prompts

@@ -41,7 +41,7 @@ class ImageTower:
     @classmethod
     def of(cls, task: Task, every: bool) -> ImageTower:
         """The vision tower of a task's model: all weights are given, or those of norm layers."""
-        names, module = tuned_names(task, every), _tower(task.backend)
+        names, module = tuned_weight_names(task, every), _tower(task.backend)
         parameters = dict(module.named_parameters())
         flat = torch.cat([parameters[name].detach().flatten() for name in names])
         start = flat if flat.dtype == torch.float64 else flat.float()
@@ -127,7 +127,7 @@ def _tower(backend: Any) -> nn.Module:
     return tower
 
 
-def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
+def tuned_weight_names(task: Task, every: bool) -> tuple[str, ...]:
     """The parameters that features of images depend on, all or those of norm layers."""
     return task.remember(("tuned weights", every), lambda: _find(task.backend, every))
 
@@ -140,7 +140,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
         pixels = _take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
     owners = {
-        name for name, module in tower.named_modules() if every or is_norm(module)
+        name for name, module in tower.named_modules() if every or is_norm_layer(module)
     }
     candidates = {
         name: weight.detach().requires_grad_()
@@ -167,7 +167,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
     return names
 
 
-def is_norm(module: nn.Module) -> bool:
+def is_norm_layer(module: nn.Module) -> bool:
     """Whether this is a layer of normalisation, with a gain of its own."""
     weight = module._parameters.get("weight")
     return (
@@ -213,7 +213,7 @@ class WeightTuning(PixelAdapter):
 
     def _check_task(self, task: Task) -> None:
         try:
-            tuned_names(task, self._tunes_every_weight)
+            tuned_weight_names(task, self._tunes_every_weight)
         except TowerError as error:
             raise TowerError(
                 f"{type(self).__name__} tunes weights of the vision tower, which "
