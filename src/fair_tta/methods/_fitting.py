@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
 from fair_tta.images._load import image_bar, is_single_image
-from fair_tta.images._stored import Features, feature_batches, read_features
+from fair_tta.images._stored import Features, as_unit_features, feature_batches
 from fair_tta.methods._base import Adapter, Chained, Needs, check_sensitive, not_finite
 from fair_tta.methods._reference import Reference, TaskIdentity
 from fair_tta.prompts._task import Task
@@ -134,7 +134,7 @@ class ReferenceBatch:
 def compare(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images._compare(
+        images._warn_if_other_model(
             torch.cat([task.target_features, *task.sensitive_features.values()])
         )
 
@@ -399,7 +399,7 @@ def _learnt(
                 raise ModelError(
                     f"the weights of {task.backend.name} changed during `fit`: fit again."
                 )
-            v = read_features(features, like)[:, 0]
+            v = as_unit_features(features, like)[:, 0]
             if not bool(v.isfinite().all()):
                 raise not_finite(task)
             here = {

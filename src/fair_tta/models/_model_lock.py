@@ -28,12 +28,12 @@ class _Users:
         self.blocks: dict[object, int] = {}  # the outermost block of each thread
         self.training: list[nn.Module] = []  # modules that the last of them sets back
 
-    def has_this_thread(self, alone: bool) -> bool:
+    def has_this_thread(self, exclusive: bool) -> bool:
         """Return whether this thread is in a block already, and alone if it has to be."""
         with _moment:
             is_inside = get_ident() in self.blocks.values()
         return is_inside and (
-            not alone or self.lock._is_owned()
+            not exclusive or self.lock._is_owned()
         )  # as `Condition` asks an RLock
 
     def enter(self, module: nn.Module | None, block: object) -> None:
@@ -69,10 +69,12 @@ def _users_of(module: nn.Module) -> _Users:
 
 
 @contextmanager
-def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterator[None]:
+def eval_mode_lock(
+    module: nn.Module | None = None, *, exclusive: bool = True
+) -> Iterator[None]:
     """Hold a model in eval mode for a block; afterwards its train/eval flags are as before.
 
-    One thread at a time is `alone` with a model: whoever adds hooks or exchanges tensors for a
+    One thread at a time is `exclusive` with a model: whoever adds hooks or exchanges tensors for a
     while, in the text tower only. Others, who run the vision tower, need not wait for it.
 
     Tensors made inside can enter autograd later, also if the caller is in `torch.inference_mode`;
@@ -88,13 +90,13 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
     is_plain = not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(
         device
     )
-    if is_plain and (users is None or users.has_this_thread(alone)):
+    if is_plain and (users is None or users.has_this_thread(exclusive)):
         yield
         return
 
     users = _Users() if users is None else users
     block = object()
-    with users.lock if alone else nullcontext():
+    with users.lock if exclusive else nullcontext():
         grad = torch.is_grad_enabled()
         is_inference = torch.is_inference_mode_enabled()
         try:
@@ -127,16 +129,18 @@ def _modules(module: nn.Module | None) -> list[nn.Module]:
 
 
 @contextmanager
-def borrowed(backend: object, *, alone: bool = True) -> Iterator[nn.Module | None]:
-    """`untouched` for the model of a backend, if it has one, and without gradients."""
+def eval_mode_no_grad(
+    backend: object, *, exclusive: bool = True
+) -> Iterator[nn.Module | None]:
+    """`eval_mode_lock` for the model of a backend, if it has one, and without gradients."""
     model = getattr(backend, "model", None)
     module = model if isinstance(model, nn.Module) else None
-    with untouched(module, alone=alone), torch.no_grad():
+    with eval_mode_lock(module, exclusive=exclusive), torch.no_grad():
         yield module
 
 
 @contextmanager
-def quiet(module: str = "") -> Iterator[None]:
+def ignore_warnings_of(module: str = "") -> Iterator[None]:
     """Ignore warnings of modules that match a pattern, in the main thread.
 
     Filters are global, so other threads, which could not restore them safely, warn as always.
@@ -285,7 +289,7 @@ def _is_finite(weight: Tensor) -> bool:
         return True
 
 
-def exponential(log_scale: Any, name: str) -> float:
+def scale_from_log(log_scale: Any, name: str) -> float:
     """The inverse temperature from its logarithm, which a model keeps."""
     try:
         return math.exp(float(log_scale))
@@ -297,7 +301,7 @@ def exponential(log_scale: Any, name: str) -> float:
 
 
 @contextmanager
-def explained(model: nn.Module, tower: str) -> Iterator[None]:
+def advise_on_error(model: nn.Module, tower: str) -> Iterator[None]:
     """Turn an error that comes of a tower's weights into a `ModelError` with advice.
 
     Any other error stays as it is: it may be about one image only.
@@ -305,13 +309,13 @@ def explained(model: nn.Module, tower: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        advice = remedy(model, str(error))
+        advice = advice_for(model, str(error))
         if not advice:
             raise
         raise ModelError(f"{tower} fails: {error}{advice}") from error
 
 
-def remedy(model: nn.Module, error: str) -> str:
+def advice_for(model: nn.Module, error: str) -> str:
     """Advice if an error comes of weights in several precisions or on several devices, or ""."""
     weights = [p for p in model.parameters() if p.is_floating_point() and p.ndim > 0]
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in weights})
@@ -329,7 +333,7 @@ Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-def made_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
+def computed_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
     """For use under `property`: keep the value in the instance.
 
     `functools.cached_property` of Python 3.11 holds a lock for all instances while it
