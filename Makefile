@@ -61,7 +61,7 @@ lint: .venv/.lint
 	$(BIN) -m mypy
 	.venv/bin/lint-imports --no-cache --no-logo
 	$(BIN) tools/licences.py
-	$(BIN) tools/readability.py src/fair_tta
+	$(BIN) tools/readability.py --check
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN) tools/house.py
 
 docs: .venv/.docs

@@ -197,7 +197,7 @@ def test_the_first_lines_print_two_answers_that_differ(
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.name)
 def test_examples_are_short(script: Path) -> None:
-    assert len(script.read_text().splitlines()) <= 60
+    assert len(script.read_text().splitlines()) <= 65
 
 
 def code_for_readers() -> Iterator[tuple[str, str]]:

@@ -23,12 +23,14 @@ __all__ = [
 class FairTTAError(ValueError):
     """Base class: catch it to catch everything fair-tta raises on purpose."""
 
-    argument: str | None
-    """The argument at fault, None if it is no argument."""
-
     def __init__(self, *texts: object, argument: str | None = None) -> None:
         super().__init__(*texts)
-        self.argument = argument
+        self._argument = argument
+
+    @property
+    def argument(self) -> str | None:
+        """The argument at fault, None if no argument is."""
+        return self._argument
 
     def _named(self, names: Mapping[str, str]) -> str:
         """The message with other names for arguments, such as those of options.
