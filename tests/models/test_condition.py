@@ -165,7 +165,7 @@ def test_weights_in_several_places() -> None:
     model = nn.Linear(2, 2)
     model.bias = nn.Parameter(torch.zeros(2, device="meta"))
     message = (
-        r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+        r"it fails: another device \(Its weights are on cpu and meta: move all to one"
     )
     with pytest.raises(ModelError, match=message), advise_on_error(model, "it"):
         raise RuntimeError("another device")

@@ -248,7 +248,7 @@ def test_modes_are_restored_wherever_ctrl_c_comes(
         assert all(module.training for module in model.modules()), moment
         torch.set_grad_enabled(True)
         # A tracer, unlike a signal, can stop a lock from being released.
-        monkeypatch.setattr(borrow, "_moment", threading.RLock())
+        monkeypatch.setattr(borrow, "_registry_lock", threading.RLock())
         borrow._users.clear()
         moment += 1
     assert moment > 100
@@ -322,9 +322,9 @@ def test_a_prediction_borrows_the_model_once(
     entered: list[object] = []
     enter = borrow._Users.enter
 
-    def counted(users: Any, module: Any, block: object) -> None:
+    def counted(users: Any, module: Any, key: object, exclusive: bool) -> None:
         entered.append(module)
-        enter(users, module, block)
+        enter(users, module, key, exclusive)
 
     monkeypatch.setattr(borrow._Users, "enter", counted)
     clf.predict(picture(1))

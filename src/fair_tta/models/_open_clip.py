@@ -17,7 +17,7 @@ from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
 from fair_tta.models._model_lock import (
     CallModule,
-    check_present,
+    check_weights_present,
     eval_mode_lock,
     scale_from_log,
 )
@@ -37,7 +37,7 @@ class OpenClipBackend(TextTower, VisionTower):
         preprocess: Callable[[Image], Tensor],
         tokenizer: Callable[..., Tensor],
     ) -> None:
-        check_present(model)
+        check_weights_present(model)
         self.model: Any = model
         self.sees_images = hasattr(model, "encode_image")
         self.image_processor = preprocess

@@ -13,7 +13,11 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import check_present, eval_mode_lock, scale_from_log
+from fair_tta.models._model_lock import (
+    check_weights_present,
+    eval_mode_lock,
+    scale_from_log,
+)
 from fair_tta.models._stored_text import refuse_missing_scale
 from fair_tta.models._towers import (
     PROBE,
@@ -37,7 +41,7 @@ class TransformersBackend(TextTower, VisionTower):
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
         if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
-        check_present(model)
+        check_weights_present(model)
         self.model: Any = model
         text_call = _text_call(model)
         self.sees_images = not is_text_tower(model)

@@ -17,7 +17,7 @@ from fair_tta._linalg import coarsest, floor_of, unit
 from fair_tta.models._backend import Backend
 from fair_tta.models._model_lock import (
     WeightChangeDetector,
-    check_finite,
+    check_weights_finite,
     computed_once,
     eval_mode_no_grad,
 )
@@ -369,7 +369,7 @@ class CurrentTask:
         self.task = task
         self._detector = WeightChangeDetector()
         with eval_mode_no_grad(task.backend) as model:
-            check_finite(model)
+            check_weights_finite(model)
             self._detector.accept(model)
 
     @contextmanager
@@ -387,7 +387,7 @@ class CurrentTask:
         """Alone, as one who is exchanges tensors for a while."""
         with eval_mode_no_grad(self.task.backend) as model:
             if self._detector.has_changed(model):
-                check_finite(model)
+                check_weights_finite(model)
                 self.renew()
                 self._detector.accept(model)
 
