@@ -187,7 +187,7 @@ def views(repeat: int) -> None:
                 lambda i, s=strategy, size=size, photos=photos: render_batch(
                     photos,
                     size,
-                    [s.draw(p, size, content_generator(p, i)) for p in photos],
+                    [s._draw_recipes(p, size, content_generator(p, i)) for p in photos],
                     device,
                 ).cpu()
             )

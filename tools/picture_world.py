@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fair_tta import FairTPTClassifier, ZeroShot, miniature
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import render, render_batch
+from fair_tta.images._draw import render_batch, render_views
 from fair_tta.images._views import content_generator
 from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
@@ -190,12 +190,12 @@ def _views(
     image: Image.Image, n: int, *, as_tensors: bool = False
 ) -> list[Image.Image]:
     size, views = (96, 96), AugMix(n)
-    recipes = views._draw(image, size, content_generator(image, seed=0))
+    recipes = views._draw_recipes(image, size, content_generator(image, seed=0))
     if as_tensors:
         batch = render_batch([image], size, [recipes], torch.device("cpu"))
         arrays = batch[0].permute(0, 2, 3, 1).numpy()
     else:
-        arrays = render(image, size, recipes)
+        arrays = render_views(image, size, recipes)
     return [Image.fromarray(x.round().clip(0, 255).astype(np.uint8)) for x in arrays]
 
 

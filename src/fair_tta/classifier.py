@@ -26,16 +26,16 @@ from fair_tta.errors import (
     check_count,
     check_number,
 )
-from fair_tta.images._batches import ahead, are_files, in_turn
+from fair_tta.images._batches import are_files, load_batches, load_batches_ahead
 from fair_tta.images._load import ImageInput, image_bar, is_single_image
 from fair_tta.images._stored import (
-    CHUNK,
+    ROWS_PER_CHUNK,
     Features,
     StoredFeature,
-    are_stored,
+    as_unit_features,
     dtype_of,
-    read_features,
-    stack,
+    has_stored_features,
+    stack_features,
 )
 from fair_tta.images._views import AugMix
 from fair_tta.images._vision import Vision, image_digest
@@ -417,10 +417,10 @@ class FairTPTClassifier:
         skip: bool,
         digests: list[str] | None,
     ) -> Iterator[Any]:
-        batches = ahead if are_files(images) else in_turn
+        batches = load_batches_ahead if are_files(images) else load_batches
         size = self._batch_size
         if isinstance(images, Features) and images._views is None:
-            size = max(size, CHUNK)
+            size = max(size, ROWS_PER_CHUNK)
         warn_if_other_model(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
@@ -436,7 +436,7 @@ class FairTPTClassifier:
                 answers = self._predict_batch(readable, adapter)
                 del readable
                 batch.images.clear()  # room for others
-                batch.settle()
+                batch.wait_for_decoding()
                 bar.update(len(failed))
                 if answers:
                     self._log_cost(images, (perf_counter() - start) / len(answers))
@@ -496,21 +496,21 @@ class FairTPTClassifier:
         with self._current.borrow(
             exclusive=needs.prompt_gradient or needs.pixels
         ) as task:
-            if needs.pixels and are_stored(images):
+            if needs.pixels and has_stored_features(images):
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
-            if are_stored(images):
+            if has_stored_features(images):
                 task = task._for_image_dtype(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
-        if not are_stored(images):
+        if not has_stored_features(images):
             features = self._vision.features(images, with_views)
             check_dimensions(self._backend.name, features, task.target_features)
             return features
         if with_views and not _have_views(images):
             raise _only_features()
-        features = stack(images, task.target_features)
+        features = stack_features(images, task.target_features)
         return features if with_views else features[:, :1]
 
     def _predict_encoded(
@@ -523,7 +523,7 @@ class FairTPTClassifier:
         adapter = self.adapter
         adapter._check_ready()
         with self._current.borrow() as task:
-            unit = read_features(features, task.target_features)
+            unit = as_unit_features(features, task.target_features)
             return self._from_features(adapter, task, unit, images) if len(unit) else []
 
     def _from_features(
@@ -609,7 +609,7 @@ class FairTPTClassifier:
                 argument="images",
             )
         parts = []
-        for batch in in_turn(checked_images(images), self._load, sys.maxsize):
+        for batch in load_batches(checked_images(images), self._load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:

@@ -14,7 +14,7 @@ from torch import Tensor
 from fair_tta._cache import Cache
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_count, check_number
-from fair_tta.images._fetch import ADDRESSES, fetch_image
+from fair_tta.images._fetch import URL_PREFIXES, fetch_image
 from fair_tta.images._load import is_single_image, load_image
 from fair_tta.images._views import AugMix
 from fair_tta.methods._base import Adapter
@@ -185,7 +185,7 @@ class FairPipeline:
 
     def _fetched(self, image: Any, timeout: float) -> Any:
         """The bytes behind an address, if that was asked for."""
-        if not (isinstance(image, str) and image.lower().startswith(ADDRESSES)):
+        if not (isinstance(image, str) and image.lower().startswith(URL_PREFIXES)):
             return image
         if not self.urls:
             raise ImageError(

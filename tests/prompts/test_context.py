@@ -12,7 +12,7 @@ import torch
 import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from internals import Prompt, PromptSet, SharedContext, check_length, parse_names
+from internals import Prompt, PromptSet, SharedContext, check_prompt_length, parse_names
 from test_prompts import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -271,7 +271,7 @@ def test_prompts_that_just_fit() -> None:
 
     def tokenize(texts: Sequence[str]) -> Tokens:
         for text in texts:
-            check_length(text, len(tokenizer(text)["input_ids"]), 8)
+            check_prompt_length(text, len(tokenizer(text)["input_ids"]), 8)
         return plain(texts)
 
     prompts = Templates("a photo of a {target}.")._target_prompts(

@@ -24,7 +24,7 @@ from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
-from fair_tta.images._batches import in_turn
+from fair_tta.images._batches import load_batches
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
@@ -228,7 +228,7 @@ def examine_classifier(
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier._load, classifier._batch_size):
+        for batch in load_batches(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
 from fair_tta.images._load import image_bar, is_single_image
-from fair_tta.images._stored import Features, feature_batches, read_features
+from fair_tta.images._stored import Features, as_unit_features, feature_batches
 from fair_tta.methods._base import (
     Adapter,
     Chained,
@@ -140,7 +140,7 @@ class ReferenceBatch:
 def warn_if_other_model(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images._compare(
+        images._warn_if_other_model(
             torch.cat([task.target_features, *task.sensitive_features.values()])
         )
 
@@ -411,7 +411,7 @@ def _learnt(
                 raise ModelError(
                     f"the weights of {task.backend.name} changed during `fit`: fit again."
                 )
-            v = read_features(features, like)[:, 0]
+            v = as_unit_features(features, like)[:, 0]
             if not bool(v.isfinite().all()):
                 raise non_finite_error(task)
             here = {

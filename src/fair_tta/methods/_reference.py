@@ -22,7 +22,7 @@ from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name
-from fair_tta.models._model_lock import borrowed, made_once
+from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
 
@@ -63,7 +63,7 @@ class TaskIdentity:
         }
         every = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
-            with borrowed(task.backend):
+            with eval_mode_no_grad(task.backend):
                 every.append(unit(task.backend.encode_images([probe_image()])))
         features = torch.cat(every).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, features)
@@ -126,7 +126,7 @@ class Reference:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    @made_once
+    @computed_once
     def digest(self) -> str:
         """SHA-256 of the content."""
         return _reference_digest(self._about(self.settings), self._every_tensor())

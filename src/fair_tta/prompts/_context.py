@@ -21,8 +21,8 @@ from torch import Tensor
 
 from fair_tta.errors import PromptError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import made_once
-from fair_tta.models._prefix_sharing import Tree
+from fair_tta.models._model_lock import computed_once
+from fair_tta.models._prefix_sharing import PromptTree
 from fair_tta.prompts._templates import Prompt, Templates
 
 PROBE_WORDS = (
@@ -58,13 +58,13 @@ class PromptSet:
         return len(self.texts)
 
     @property
-    @made_once
-    def tree(self) -> Tree:
+    @computed_once
+    def tree(self) -> PromptTree:
         """The beginnings that prompts have in common, under any context."""
-        return Tree.of(self.tokens, self.slots)
+        return PromptTree.from_tokens(self.tokens, self.slots)
 
     @property
-    @made_once
+    @computed_once
     def _parts_by_size(self) -> dict[int, list[PromptSet]]:
         return {}
 

@@ -17,9 +17,9 @@ from fair_tta._linalg import coarsest, floor_of, unit
 from fair_tta.models._backend import Backend
 from fair_tta.models._model_lock import (
     WeightChangeDetector,
-    borrowed,
-    check_finite,
-    made_once,
+    check_weights_finite,
+    computed_once,
+    eval_mode_no_grad,
 )
 from fair_tta.models._stored_text import TextTable
 from fair_tta.prompts._context import (
@@ -151,27 +151,27 @@ class Task:
         )  # fmt: skip
 
     @property
-    @made_once
+    @computed_once
     def scale(self) -> float:
         """Inverse temperature of the softmax."""
         return float(self.backend.scale if self._scale is None else self._scale)
 
     @property
-    @made_once
+    @computed_once
     def context(self) -> Tensor:
         """The initial context, ``[vectors, width]``: the embeddings of the template's words."""
-        with borrowed(self.backend):
+        with eval_mode_no_grad(self.backend):
             ids = torch.tensor(self._shared.token_ids, device=self.backend.device)
             return self.backend.embed_tokens(ids[None])[0]
 
     @property
-    @made_once
+    @computed_once
     def target_features(self) -> Tensor:
         """Unit features of the target prompts, ``[targets, dim]``."""
         return self.own_features(self.target_prompts)
 
     @property
-    @made_once
+    @computed_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
         return {
@@ -209,7 +209,7 @@ class Task:
         return self if len(self.sensitive) < 2 else self._product
 
     @property
-    @made_once
+    @computed_once
     def _product(self) -> Task:
         combinations = product(*(names.items() for names in self.sensitive.values()))
         names = {
@@ -250,7 +250,7 @@ class Task:
     def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Features of prompts as the model's own call gives them, of any length."""
         rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
-        with borrowed(self.backend):
+        with eval_mode_no_grad(self.backend):
             return torch.cat(
                 [self.backend.encode_text(p.tokens) for p in prompts.parts(rows)]
             )
@@ -368,8 +368,8 @@ class CurrentTask:
     def __init__(self, task: Task) -> None:
         self.task = task
         self._detector = WeightChangeDetector()
-        with borrowed(task.backend) as model:
-            check_finite(model)
+        with eval_mode_no_grad(task.backend) as model:
+            check_weights_finite(model)
             self._detector.accept(model)
 
     @contextmanager
@@ -378,21 +378,21 @@ class CurrentTask:
 
         Whoever tunes the prompt, or looks at a module while it runs, has to be `exclusive`.
         """
-        with borrowed(self.task.backend, alone=exclusive) as model:
+        with eval_mode_no_grad(self.task.backend, exclusive=exclusive) as model:
             if self._detector.has_changed(model):
                 self._look_again()
             yield self.task
 
     def _look_again(self) -> None:
         """Alone, as one who is exchanges tensors for a while."""
-        with borrowed(self.task.backend) as model:
+        with eval_mode_no_grad(self.task.backend) as model:
             if self._detector.has_changed(model):
-                check_finite(model)
+                check_weights_finite(model)
                 self.renew()
                 self._detector.accept(model)
 
     def renew(self) -> None:
         """Exchange the task and clear the cache, once no thread is at work that would refill it."""
-        with borrowed(self.task.backend):
+        with eval_mode_no_grad(self.task.backend):
             self.task.cache.clear()
             self.task = self.task._anew()

@@ -193,7 +193,7 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
         return encode(self, images, **options)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
-    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 5 * 52 * 40)
+    monkeypatch.setattr("fair_tta.images._batches.MAX_DECODED_PIXELS", 5 * 52 * 40)
     for known in ([], [0]):
         batches.clear()
         found = ask(job, *asked, known=known)

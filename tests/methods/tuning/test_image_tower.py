@@ -59,7 +59,7 @@ def test_gradient_is_that_of_a_copy(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """However few pictures are worked on at a time, also with a loss that couples them."""
-    monkeypatch.setattr(image_tower, "pixels_at_once", lambda _: at_once)
+    monkeypatch.setattr(image_tower, "views_per_pass", lambda _: at_once)
     backend = clip()
     tower = ImageTower.of(make_task(backend), False)
     pixels = backend.preprocess([picture(i) for i in range(5)])

@@ -14,11 +14,11 @@ from torch.func import functional_call
 
 from fair_tta._linalg import unit
 from fair_tta.errors import TowerError
-from fair_tta.images._vision import Vision, pixels_at_once, probe_image, takes_images
+from fair_tta.images._vision import Vision, probe_image, takes_images, views_per_pass
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
 from fair_tta.models._backend import Backend
-from fair_tta.models._towers import agree
+from fair_tta.models._towers import features_agree
 from fair_tta.prompts._task import Task
 
 
@@ -89,7 +89,7 @@ class ImageTower:
 
 
 def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = pixels.split(pixels_at_once(pixels.shape[-2:]))
+    parts: tuple[Tensor, ...] = pixels.split(views_per_pass(pixels.shape[-2:]))
     return parts
 
 
@@ -152,7 +152,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
             tower, candidates, (pixels.to(backend.device, backend.dtype),)
         )
         total = features.sum()
-    if not agree(unit(features.detach()), own):
+    if not features_agree(unit(features.detach()), own):
         raise TowerError(
             "its features are not those of `encode_pixels`", argument="encode_pixels"
         )
