@@ -38,8 +38,8 @@ def tensors_in_chunks(pixels: Tensor, recipes: list[Recipe]) -> Tensor:
 
 
 def _crop(pixels: Tensor, recipe: Recipe) -> Tensor:
-    top, left, height, width = recipe.box
-    box = pixels[..., top : top + height, left : left + width]
+    top, x, height, width = recipe.box
+    box = pixels[..., top : top + height, x : x + width]
     crop = interpolate(box, SIZE, mode="bilinear", antialias=True)
     return crop.flip(-1) if recipe.flip else crop
 

@@ -674,7 +674,7 @@ class FairTPTClassifier:
             progress: show a progress bar.
             interval: how intervals are made.
         """
-        from fair_tta.auditing._measure import (
+        from fair_tta.auditing._classify import (
             audit_classifier,
         )  # an outer room: when asked
 

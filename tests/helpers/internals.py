@@ -37,7 +37,7 @@ from fair_tta._spelling import folded
 from fair_tta._spelling import likely_labels
 from fair_tta._spelling import unseen_twins
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._document import COMPARED
+from fair_tta.auditing._document import COMPARED_METRICS
 from fair_tta.auditing._document import schema
 from fair_tta.auditing._examination import Associations
 from fair_tta.auditing._examination import ChangedImage
@@ -49,14 +49,14 @@ from fair_tta.auditing._examine import change_labels
 from fair_tta.auditing._examine import examine_predictions
 from fair_tta.auditing._examine import gap_labels
 from fair_tta.auditing._examine import group_labels
-from fair_tta.auditing._judge import SHORT
+from fair_tta.auditing._judge import METRIC_ALIASES
 from fair_tta.auditing._judge import Verdict
-from fair_tta.auditing._judge import judge
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import judge_threshold
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.auditing._judge import read_thresholds
-from fair_tta.auditing._judge import recommended
+from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
-from fair_tta.auditing._mitigate import CANDIDATES
+from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
@@ -124,21 +124,21 @@ from fair_tta.images._vision import Vision
 from fair_tta.images._vision import image_digest
 from fair_tta.lab import _terminal as terminal_module
 from fair_tta.lab._demo import Episode
-from fair_tta.lab._demo import METHODS
-from fair_tta.lab._demo import ONE_VIEW
+from fair_tta.lab._demo import DEMO_METHODS
+from fair_tta.lab._demo import ONE_VIEW_METHODS
 from fair_tta.lab._demo import REFERENCE_IMAGES
-from fair_tta.lab._demo import WITH_VIEWS
+from fair_tta.lab._demo import VIEW_METHODS
 from fair_tta.lab._demo import demo_table
-from fair_tta.lab._demo import gallery
+from fair_tta.lab._demo import changed_answers
 from fair_tta.lab._demo import one_thread
 from fair_tta.lab._demo import run_episodes
-from fair_tta.lab._demo import shown_figure
-from fair_tta.lab._demo import to_audits
-from fair_tta.lab._demo import to_html
-from fair_tta.lab._demo import to_rich
+from fair_tta.lab._demo import estimate_text
+from fair_tta.lab._demo import audits_by_task
+from fair_tta.lab._demo import demo_page
+from fair_tta.lab._demo import terminal_table
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._gallery import MOST_IN_GALLERY
-from fair_tta.lab._gallery import OF_EACH_KIND
+from fair_tta.lab._gallery import MAX_GALLERY_IMAGES
+from fair_tta.lab._gallery import IMAGES_PER_KIND
 from fair_tta.lab._terminal import make_progress
 from fair_tta.lab._terminal import make_table
 from fair_tta.lab._terminal import progress_bars
@@ -179,18 +179,18 @@ from fair_tta.lab.app._uploads import staged_reference
 from fair_tta.lab.cli import _console as console_module
 from fair_tta.lab.cli import _predict as predict_module
 from fair_tta.lab.cli._audit import audit_command
-from fair_tta.lab.cli._console import exits
+from fair_tta.lab.cli._console import errors_as_exit_codes
 from fair_tta.lab.cli._console import log
-from fair_tta.lab.cli._console import usage
-from fair_tta.lab.cli._expand import is_given
-from fair_tta.lab.cli._expand import refuse_unused
+from fair_tta.lab.cli._console import parse_option
+from fair_tta.lab.cli._expand import is_on_command_line
+from fair_tta.lab.cli._expand import reject_unused_options
 from fair_tta.lab.cli._expand import with_shared_options
-from fair_tta.lab.cli._inputs import find_images
+from fair_tta.lab.cli._inputs import walk_images
 from fair_tta.lab.cli._methods import complete_adapters
 from fair_tta.lab.cli._names import parse_renames
 from fair_tta.lab.cli._names import prompt_problems
-from fair_tta.lab.cli._names import sensitive_option
-from fair_tta.lab.cli._names import targets_option
+from fair_tta.lab.cli._names import parse_sensitive_texts
+from fair_tta.lab.cli._names import parse_target_texts
 from fair_tta.lab.cli._tables import SHOWN_METRICS
 from fair_tta.lab.cli._tables import _metric_table
 from fair_tta.lab.cli._tables import print_verdict
@@ -232,7 +232,7 @@ from fair_tta.lab.report._verdict import title_of_many
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._job import load_backend
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_adapters
@@ -241,8 +241,8 @@ from fair_tta.lab.runs._runner import Engine
 from fair_tta.lab.runs._runner import Pool
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._runner import batched
-from fair_tta.lab.runs._store import Key
-from fair_tta.lab.runs._store import ROWS
+from fair_tta.lab.runs._store import RowKey
+from fair_tta.lab.runs._store import ROWS_FILE
 from fair_tta.lab.runs._store import Store
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.lab.runs._store import _INSERT
@@ -362,7 +362,7 @@ from fair_tta.metrics.intervals._typical_gap import _Moments
 from fair_tta.metrics.intervals._typical_gap import _blocks
 from fair_tta.miniature._model import FOLDER
 from fair_tta.miniature._world import MiniatureTask
-from fair_tta.miniature._world import SPLITS as world_SPLITS
+from fair_tta.miniature._world import WORLD_SPLITS
 from fair_tta.miniature._world import TASKS
 from fair_tta.miniature._world import WorldSplit
 from fair_tta.models import _allowed_models as allowed_models_module

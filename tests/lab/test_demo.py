@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 import torch
 from internals import (
-    METHODS,
-    ONE_VIEW,
+    DEMO_METHODS,
+    ONE_VIEW_METHODS,
     REFERENCE_IMAGES,
     TASKS,
-    WITH_VIEWS,
+    VIEW_METHODS,
     Episode,
     Job,
+    audits_by_task,
+    changed_answers,
+    demo_page,
     demo_table,
-    gallery,
+    estimate_text,
     one_thread,
     run_episodes,
-    shown_figure,
+    terminal_table,
     times,
-    to_audits,
-    to_html,
-    to_rich,
     undefined,
 )
 from report_samples import Page
@@ -58,17 +58,17 @@ def episodes() -> list[Episode]:
 
 @pytest.fixture(scope="module")
 def audits(episodes: list[Episode]) -> dict[str, Audit]:
-    return to_audits(episodes)
+    return audits_by_task(episodes)
 
 
 def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
     found = {(e.task.name, e.method, e.seed) for e in episodes}
-    assert found == {(t, m, s) for t in TASKS for m in METHODS for s in range(2)}
+    assert found == {(t, m, s) for t in TASKS for m in DEMO_METHODS for s in range(2)}
 
 
 def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
     names = ("ZeroShot", "FairTPT", "Association")
-    methods = {name: METHODS[name] for name in names}
+    methods = {name: DEMO_METHODS[name] for name in names}
     again = run_episodes([TASKS["scenes"]], methods, seeds=[0], images=IMAGES)
     before = [
         e
@@ -82,7 +82,7 @@ def test_figures_are_those_of_the_predictions(
     episodes: list[Episode], audits: dict[str, Audit]
 ) -> None:
     for task, audit in audits.items():
-        for method in METHODS:
+        for method in DEMO_METHODS:
             mine = [e for e in episodes if e.task.name == task and e.method == method]
             rows = [row for e in mine for row in e.rows]
             right = [row.prediction.label == record.target for record, row in rows]
@@ -102,7 +102,7 @@ def test_the_table_is_that_of_the_audits(
 ) -> None:
     """In the terminal and on the page, each figure beside that of the page's own table."""
     table = demo_table(audits.items())
-    page = Page(to_html(episodes, audits, {"birds": audits["birds"]}, table))
+    page = Page(demo_page(episodes, audits, {"birds": audits["birds"]}, table))
     assert page.tables["table 1"][1:] == [
         [text for text, _ in row] for row in table.rows
     ]
@@ -134,7 +134,7 @@ def test_the_table_is_that_of_the_audits(
                     if found.low and found.high
                     else 0
                 )
-                assert change == (shown_figure(found, side, sign="+"), side)
+                assert change == (estimate_text(found, side, sign="+"), side)
             else:
                 assert (change, cost[0]) == (("", 0), times(1.0))
 
@@ -165,18 +165,18 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_table_fits_a_narrow_terminal(audits: dict[str, Audit]) -> None:
     console = Console(width=80, record=True, file=StringIO())
-    console.print(to_rich(demo_table(audits.items())))
+    console.print(terminal_table(demo_table(audits.items())))
     text = console.export_text()
     assert "…" not in text
     assert text.count("method") == 1 + text.startswith("Every method"), (
         "one table, not two"
     )
-    assert all(method in text for method in METHODS)
+    assert all(method in text for method in DEMO_METHODS)
 
 
 def test_methods_with_views_come_afterwards() -> None:
-    assert set(ONE_VIEW) | set(WITH_VIEWS) == set(METHODS)
-    assert set(ONE_VIEW) & set(WITH_VIEWS) == {"ZeroShot"}
+    assert set(ONE_VIEW_METHODS) | set(VIEW_METHODS) == set(DEMO_METHODS)
+    assert set(ONE_VIEW_METHODS) & set(VIEW_METHODS) == {"ZeroShot"}
 
 
 def test_threads_are_as_they_were() -> None:
@@ -187,15 +187,15 @@ def test_threads_are_as_they_were() -> None:
 
 
 def test_cells_as_text() -> None:
-    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
-    assert shown_figure(Estimate(0.53, 9, 0.4, 0.6), -1) == "53.0 [40.0, 60.0] -"
-    assert shown_figure(Estimate(0.53, 9)) == "53.0"
-    assert shown_figure(undefined("no images")) == "n/a"
+    assert estimate_text(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
+    assert estimate_text(Estimate(0.53, 9, 0.4, 0.6), -1) == "53.0 [40.0, 60.0] -"
+    assert estimate_text(Estimate(0.53, 9)) == "53.0"
+    assert estimate_text(undefined("no images")) == "n/a"
 
 
 def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
     audit = audits["birds"]
-    assert list(audit.runs) == list(METHODS)
+    assert list(audit.runs) == list(DEMO_METHODS)
     assert audit.document.data.n == 2 * IMAGES
 
 
@@ -203,11 +203,11 @@ def test_the_page_is_that_of_audits_with_changed_images(
     episodes: list[Episode], audits: dict[str, Audit]
 ) -> None:
     few = {"birds": audits["birds"]}
-    page = to_html(episodes, audits, few, demo_table(audits.items()))
+    page = demo_page(episodes, audits, few, demo_table(audits.items()))
     assert page.startswith("<!DOCTYPE html>")
     assert f"birds: methods with views, {2 * IMAGES} images" in page
     assert page.count("data:image/png") == sum(
-        len(gallery(episodes, task)) for task in TASKS
+        len(changed_answers(episodes, task)) for task in TASKS
     )
 
 
@@ -218,7 +218,7 @@ def test_other_methods_can_be_compared() -> None:
     assert (zero_shot.method, tpt.method, tpt.seed) == ("a", "b", 7)
     assert all(p.learning_rate is None for p in zero_shot.predictions)
     assert all(p.learning_rate is not None for p in tpt.predictions)
-    assert Zero in {type(adapter) for adapter in METHODS.values()}
+    assert Zero in {type(adapter) for adapter in DEMO_METHODS.values()}
 
 
 @pytest.mark.slow

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from checks import picture
 from internals import (
-    MOST_IN_GALLERY,
-    OF_EACH_KIND,
+    IMAGES_PER_KIND,
+    MAX_GALLERY_IMAGES,
     GroupGallery,
-    Key,
     Record,
+    RowKey,
     StoredRow,
 )
 
 
 def answer(label: str, probability: float) -> StoredRow:
     prediction: Any = SimpleNamespace(label=label, probabilities={label: probability})
-    return StoredRow(Key("", "", "", "", 0), "", "", prediction)
+    return StoredRow(RowKey("", "", "", "", 0), "", "", prediction)
 
 
 def record(folder: Path, i: int, target: str, place: str) -> Record:
@@ -53,7 +53,7 @@ def test_changed_and_wrong_of_each_group(gallery: GroupGallery, tmp_path: Path) 
         ("cat / in", "changed (Other), 4.png"),
         ("dog / out", "wrong and confident (ZeroShot; after: Other), 6.png"),
     ]
-    assert len([one for one in found if one.truth == "cat"]) == OF_EACH_KIND
+    assert len([one for one in found if one.truth == "cat"]) == IMAGES_PER_KIND
     assert (found[0].before, found[0].after, found[0].after_probability) == (
         "dog",
         "cat",
@@ -86,7 +86,7 @@ def test_not_too_many_and_none_that_is_gone(
         row = record(tmp_path, i, "cat", f"place {i // 2}")
         gallery.add(row, [answer("dog", 0.6), answer("cat", 0.6)])
     found = gallery.images()
-    assert len(found) == MOST_IN_GALLERY
+    assert len(found) == MAX_GALLERY_IMAGES
     assert len({one.group for one in found}) == 30  # none of the groups is left out
     for path in tmp_path.iterdir():
         path.unlink()

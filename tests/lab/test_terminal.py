@@ -15,12 +15,12 @@ from internals import (
     Estimate,
     _metric_table,
     duration,
+    estimate_text,
     make_progress,
     make_table,
     plain_number,
-    shown_figure,
+    terminal_table,
     times,
-    to_rich,
     undefined,
 )
 from internals import predict_module as predict_output
@@ -100,11 +100,11 @@ def test_demo(width: int) -> None:
     rows = []
     for i, name in enumerate(NAMES + NAMES + NAMES[:1]):
         sides = [
-            (shown_figure(a_figure(i + k), i % 3 - 1), i % 3 - 1) for k in range(5)
+            (estimate_text(a_figure(i + k), i % 3 - 1), i % 3 - 1) for k in range(5)
         ]
         rows.append([(f"{name} {i}", 0), *sides, (times(MILLISECONDS[i]), 0)])
     header = ["method", "Acc", "WGA", "EOD", "ASI", "ATC", "cost"]
-    text = printed(to_rich(Overview("scenes", header, rows)), width)
+    text = printed(terminal_table(Overview("scenes", header, rows)), width)
     figures = [cell for row in rows for cell, _ in row[1:-1]]
     costs = ["0.01 ×", "1.0 ×", "10 ×", "100 ×", "12346 ×", "999999 ×", "1000000 ×"]
     all_there([*figures, *costs], text)

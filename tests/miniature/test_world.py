@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import TASKS, MiniatureTask, WorldSplit
-from internals import world_SPLITS as SPLITS
+from internals import TASKS, WORLD_SPLITS, MiniatureTask, WorldSplit
 
 from fair_tta import FairTTAError
 from fair_tta.miniature import BADGES, BIRDS, SCENES
@@ -42,7 +41,7 @@ def test_a_picture_depends_on_seed_and_place_alone(task: MiniatureTask) -> None:
 def test_no_two_pictures_of_splits_and_seeds_are_equal(task: MiniatureTask) -> None:
     pictures = [
         picture.image.tobytes()
-        for split, seed in itertools.product(SPLITS, (0, 1))
+        for split, seed in itertools.product(WORLD_SPLITS, (0, 1))
         for picture in task.draw(8, seed, split=split)
     ]
     assert len(set(pictures)) == len(pictures)

@@ -12,7 +12,7 @@ import open_clip
 import pytest
 from checks import picture
 from fits import fit_on, save
-from internals import job_of
+from internals import make_job
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta.auditing import Audit
@@ -130,7 +130,7 @@ def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
         with pytest.raises(FairTTAError, match="was fitted with another `template`"):
             classifier(other, adapter=method)
     digests = {
-        job_of(classifier(template), [ZeroShot()]).digests[1]
+        make_job(classifier(template), [ZeroShot()]).digests[1]
         for template in (
             SENTENCES,
             SENTENCES[:1],

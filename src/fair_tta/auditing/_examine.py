@@ -109,7 +109,7 @@ def examine_predictions(
     associations: Associations,
     adapters: Mapping[str, Adapter],
     answers: Iterable[Sequence[Prediction]],
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     provenance: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> doc.ExaminationDocument:
@@ -135,19 +135,21 @@ def examine_predictions(
     few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
     odds, attributes = {}, {}
     for attribute, w in scores.sensitive_zero_shot.items():
-        odds[attribute] = pseudo_odds(codes, target, w, how)
+        odds[attribute] = pseudo_odds(codes, target, w, bootstrap)
         groups = np.einsum("ns,ny->sy", w, target)
         table = associations.to_dict()[attribute]
-        entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
+        entropy = average_sensitive_indifference(
+            probabilities=w, interval=bootstrap.level
+        )
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         attributes[attribute] = doc.PerceivedAttribute(
-            {v: mean(w[:, k], how.level) for k, v in enumerate(table)},
+            {v: mean(w[:, k], bootstrap.level) for k, v in enumerate(table)},
             entropy,
-            mean(w.max(1), how.level),
+            mean(w.max(1), bootstrap.level),
             None if np.isnan(explained) else explained,
             table,
             odds[attribute].runs[0],
-            group_labels(groups / n, list(table), targets, how.level),
+            group_labels(groups / n, list(table), targets, bootstrap.level),
         )
         rare = [
             f"{y} / {s} ({groups[k, c]:.1f})"
@@ -164,16 +166,16 @@ def examine_predictions(
         pseudo_eod = {}
         for attribute, of in odds.items():
             change = of.changes[run - 1]
-            needed = gap_labels(change.value, changed / n, how.level)
+            needed = gap_labels(change.value, changed / n, bootstrap.level)
             pseudo_eod[attribute] = doc.PseudoChange(of.runs[run], change, needed)
         examined.append(
             doc.ExaminedAdapter(
                 name,
                 convert(describe_adapter(adapter), AdapterFields),
                 changed,
-                Estimate(changed / n, n, *wilson(changed, n, how.level)),
+                Estimate(changed / n, n, *wilson(changed, n, bootstrap.level)),
                 pseudo_eod,
-                change_labels(changed, n, how.level),
+                change_labels(changed, n, bootstrap.level),
                 dict(warned[run]),
             )
         )
@@ -181,7 +183,7 @@ def examine_predictions(
         "fair-tta/examination/1",
         n,
         targets,
-        doc.ResamplingSettings(how.level, how.resamples, how.seed),
+        doc.ResamplingSettings(bootstrap.level, bootstrap.resamples, bootstrap.seed),
         attributes,
         tuple(examined),
         {a: _ranking(examined, a) for a in attributes},
@@ -265,11 +267,11 @@ def examine_answers(
             yield predictions
 
     origin = classifier_provenance(classifier) | dict(provenance or {})
-    how = read_interval(interval)
+    bootstrap = read_interval(interval)
     with classifier._current.borrow() as task:
         associations = Associations._of(task)
     document = examine_predictions(
-        associations, adapters, passing(), how, origin, notes
+        associations, adapters, passing(), bootstrap, origin, notes
     )
     return Examination(document, changed.images(classifier._load))
 

@@ -10,9 +10,10 @@ from msgspec import structs
 from PIL.Image import Image
 
 from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._classify import audit_classifier
+from fair_tta.auditing._compare import compare
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
-from fair_tta.auditing._measure import audit_classifier, compare
+from fair_tta.auditing._judge import label_cautions, recommended_comparison, verdict_on
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import Features
@@ -29,7 +30,7 @@ from fair_tta.metrics._answer_table import (
     read_answer_table,
 )
 
-CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
+DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
 
 
@@ -118,13 +119,13 @@ def mitigate_classifier(
     audit = replace(audit, document=structs.replace(audit.document, warnings=warnings))
 
     mitigation = choose_method(classifier, audit, methods)
-    reason = " ".join([*not_measurable(audit.document), mitigation.reason])
+    reason = " ".join([*label_cautions(audit.document), mitigation.reason])
     return replace(mitigation, reason=reason)
 
 
 def candidates() -> dict[str, Adapter]:
     """Return new methods for labels to choose from, by their names."""
-    return parse_adapters(CANDIDATES)
+    return parse_adapters(DEFAULT_CANDIDATES)
 
 
 def choose_method(
@@ -148,7 +149,7 @@ def choose_method(
 
 def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """Return the method that labels choose, None if there is none, and why, in a sentence."""
-    comparison = recommended(document)
+    comparison = recommended_comparison(document)
     if comparison is None:
         objections = [
             f"{each.run} {verdict_on(document, each).objection}"

@@ -23,7 +23,7 @@ from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import Job, Question, WorkUnit
+from fair_tta.lab.runs._job import Job, PromptSpec, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
 from fair_tta.lab.runs._runner import Progress, Runner
@@ -46,7 +46,7 @@ from fair_tta.miniature._world import DrawnImage, MiniatureTask, WorldSplit
 from fair_tta.models import resolve
 from fair_tta.prediction import Prediction
 
-METHODS: dict[str, Adapter] = {
+DEMO_METHODS: dict[str, Adapter] = {
     "ZeroShot": ZeroShot(),
     "Zero": Zero(),
     "TPT": TPT(),
@@ -90,7 +90,7 @@ class Episode:
 
 def run_episodes(
     tasks: Collection[MiniatureTask],
-    methods: Mapping[str, Adapter] = METHODS,
+    methods: Mapping[str, Adapter] = DEMO_METHODS,
     *,
     seeds: Sequence[int] = range(5),
     images: int = 120,
@@ -109,15 +109,15 @@ def run_episodes(
     count = min(number for number in (images, limit, sample) if number is not None)
     done, total = 0, count * len(seeds) * len(tasks)
     for task in tasks:
-        wording = Question(task.targets, task.sensitive, task.template)
+        wording = PromptSpec(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         provenance = classifier_provenance(clf)
         reference = task.stream(REFERENCE_SEED, split="validation")
         few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
-        fitted, _, _ = fit_on_images(clf, methods, map(_asked, few))
-        job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
+        fitted, _, _ = fit_on_images(clf, methods, map(_source_of_drawn, few))
+        job = Job(backend, (wording,), tuple(fitted.values()), stores_rows=False)
         runner = Runner(job, Local())
-        warm_up = map(_asked, task.draw(min(images, 4), 0, split=split))
+        warm_up = map(_source_of_drawn, task.draw(min(images, 4), 0, split=split))
         next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
         for seed in seeds:
             drawn, found = [], []
@@ -126,7 +126,9 @@ def run_episodes(
                 key=lambda one: repr(one.shades),
                 group=lambda one: (one.target, *one.sensitive.values()),
             )  # fmt: skip
-            for one, rows in runner.stream(some, _asked, size=size, seed=seed):
+            for one, rows in runner.stream(
+                some, _source_of_drawn, size=size, seed=seed
+            ):
                 assert not isinstance(rows, str)
                 drawn.append(one)
                 found.append(rows)
@@ -147,25 +149,29 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _asked(drawn: DrawnImage) -> ImageSource:
+def _source_of_drawn(drawn: DrawnImage) -> ImageSource:
     file = BytesIO()
     drawn.image.save(file, "PNG", compress_level=0)
     return ImageSource("drawn", file.getvalue())
 
 
-ONE_VIEW = {
-    name: adapter for name, adapter in METHODS.items() if not adapter.needs.views
+ONE_VIEW_METHODS = {
+    name: adapter for name, adapter in DEMO_METHODS.items() if not adapter.needs.views
 }
-WITH_VIEWS = {
-    name: METHODS[name]
-    for name in METHODS
-    if name == "ZeroShot" or name not in ONE_VIEW
+VIEW_METHODS = {
+    name: DEMO_METHODS[name]
+    for name in DEMO_METHODS
+    if name == "ZeroShot" or name not in ONE_VIEW_METHODS
 }
 
-_SHOWN = "LogitBalance"  # whose changed answers the report shows
-_IMAGES_SHOWN = 12  # for each task
-_GAP = "typical_gap"
-_BESIDE = {"balanced_accuracy": "Bal", "accuracy": "Acc", "worst_group_accuracy": "WGA"}
+_GALLERY_METHOD = "LogitBalance"  # whose changed answers the report shows
+_GALLERY_IMAGES_PER_TASK = 12  # for each task
+_GAP_METRIC = "typical_gap"
+_OTHER_METRICS = {
+    "balanced_accuracy": "Bal",
+    "accuracy": "Acc",
+    "worst_group_accuracy": "WGA",
+}
 _STYLES = {1: "green", -1: "red", 0: ""}
 
 DEMO_LEGEND = (
@@ -180,13 +186,13 @@ DEMO_LEGEND = (
 )
 
 
-def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
+def audits_by_task(episodes: Sequence[Episode]) -> dict[str, Audit]:
     """Return for each task the images of all seeds together, every method beside zero-shot."""
     by_method: dict[tuple[str, str], list[Episode]] = {}
     for episode in episodes:
         by_method.setdefault((episode.task.name, episode.method), []).append(episode)
 
-    audits_by_task: dict[str, list[Audit]] = {}
+    audits: dict[str, list[Audit]] = {}
     for (task_name, method), seeds in by_method.items():
         table = AnswerTableBuilder(keep_beliefs=False)
         for episode in seeds:
@@ -201,8 +207,8 @@ def to_audits(episodes: Sequence[Episode]) -> dict[str, Audit]:
             values=first.task.sensitive,
             provenance=first.provenance,
         )
-        audits_by_task.setdefault(task_name, []).append(audit)
-    return {name: compare(audits) for name, audits in audits_by_task.items()}
+        audits.setdefault(task_name, []).append(audit)
+    return {name: compare(runs) for name, runs in audits.items()}
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
@@ -213,16 +219,27 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
         against = {c.run: c for c in document.comparisons}
         for run in document.runs:
             metrics = run.metrics.by_name()
-            values = {key: Estimate(metrics[key].value, 0) for key in (_GAP, *_BESIDE)}
+            values = {
+                key: Estimate(metrics[key].value, 0)
+                for key in (_GAP_METRIC, *_OTHER_METRICS)
+            }
             sides = dict.fromkeys(values, 0)
             change = ""
             if run.name in against:
                 differences = against[run.name].adjusted.by_name()
                 sides = {key: _side(key, differences[key]) for key in values}
-                change = shown_figure(differences[_GAP], sides[_GAP], sign="+")
-            cells = [task, run.name, f"{document.data.n:,}", shown_figure(values[_GAP])]
+                change = estimate_text(
+                    differences[_GAP_METRIC], sides[_GAP_METRIC], sign="+"
+                )
+            cells = [
+                task,
+                run.name,
+                f"{document.data.n:,}",
+                estimate_text(values[_GAP_METRIC]),
+            ]
             beside = [
-                (shown_figure(values[key], sides[key]), sides[key]) for key in _BESIDE
+                (estimate_text(values[key], sides[key]), sides[key])
+                for key in _OTHER_METRICS
             ]
             assert run.cost is not None
             assert document.runs[0].cost is not None
@@ -230,8 +247,8 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
                 run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
             )
             first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
-            rows.append([*first, (change, sides[_GAP]), *beside, last])
-    header = ["task", "method", "n", "gap", "change", *_BESIDE.values(), "cost"]
+            rows.append([*first, (change, sides[_GAP_METRIC]), *beside, last])
+    header = ["task", "method", "n", "gap", "change", *_OTHER_METRICS.values(), "cost"]
     return Overview("Every method on drawn images", header, rows)
 
 
@@ -240,7 +257,7 @@ def _side(metric: str, difference: Estimate) -> int:
     return METRICS[metric].better * direction(difference.low, difference.high)
 
 
-def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
+def estimate_text(estimate: Estimate, side: int = 0, sign: str = "") -> str:
     """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
     zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
     """
@@ -250,19 +267,19 @@ def shown_figure(estimate: Estimate, side: int = 0, sign: str = "") -> str:
     return estimate.to_text(sign, "") + marks[side]
 
 
-def to_rich(table: Overview) -> Group:
+def terminal_table(table: Overview) -> Group:
     """Return the table for the terminal."""
     rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
     words = (0, 1) if "task" in table.header else (0,)
-    longest = max(len(method) for method in METHODS)
+    longest = max(len(method) for method in DEMO_METHODS)
     return make_table(table.title, table.header, rows, words, name_width=longest)
 
 
-def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
+def changed_answers(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
     """Images whose answer LogitBalance changed."""
     items = []
     for e in episodes:
-        if (e.task.name, e.method) != (task, _SHOWN):
+        if (e.task.name, e.method) != (task, _GALLERY_METHOD):
             continue
         for drawn, p in zip(e.images, e.predictions, strict=True):
             if p.flipped:
@@ -275,10 +292,10 @@ def gallery(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
                 )
                 sure = p.zero_shot[before], p.probabilities[p.label]
                 items.append(GalleryImage(drawn.image, *labels, *sure))
-    return items[:_IMAGES_SHOWN]
+    return items[:_GALLERY_IMAGES_PER_TASK]
 
 
-def to_html(
+def demo_page(
     episodes: Sequence[Episode],
     audits: Mapping[str, Audit],
     with_views: Mapping[str, Audit],
@@ -286,7 +303,7 @@ def to_html(
 ) -> str:
     """The report: a self-contained page; what it begins with is about methods with one view."""
     parts: list[Any] = [
-        (name, audit, gallery(episodes, name)) for name, audit in audits.items()
+        (name, audit, changed_answers(episodes, name)) for name, audit in audits.items()
     ]
     for name, audit in with_views.items():
         parts.append(

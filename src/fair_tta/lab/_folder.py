@@ -17,7 +17,7 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import judge, read_thresholds
+from fair_tta.auditing._judge import judge_threshold, read_thresholds
 from fair_tta.auditing._run import HarmSets, parse_harmful
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile
@@ -33,24 +33,22 @@ from fair_tta.datasets._records import (
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._gallery import GroupGallery
-from fair_tta.lab._unlabelled import EXAMINATION as EXAMINATION
-from fair_tta.lab._unlabelled import EXAMINATION_PAGE as EXAMINATION_PAGE
-from fair_tta.lab._unlabelled import FITS
+from fair_tta.lab._unlabelled import FITS_FOLDER
 from fair_tta.lab.report import write_report
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._reference import Counting, fit_adapters
+from fair_tta.lab.runs._reference import OpenEndedProgress, fit_adapters
 from fair_tta.lab.runs._runner import Engine, Progress, Runner
-from fair_tta.lab.runs._store import ROWS, Store, StoredRow
+from fair_tta.lab.runs._store import ROWS_FILE, Store, StoredRow
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._answer_table import check_clusters, read_clusters
 from fair_tta.metrics._scores import AnswerTableBuilder
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 
-AUDIT, REPORT, CARD = "audit.json", "report.html", "card.md"
-PREDICTIONS, PROBLEMS = "predictions.csv", "problems.csv"
-WRITTEN = (AUDIT, REPORT, CARD, PREDICTIONS, PROBLEMS)
+AUDIT_FILE, REPORT_FILE, CARD_FILE = "audit.json", "report.html", "card.md"
+PREDICTIONS_FILE, PROBLEMS_FILE = "predictions.csv", "problems.csv"
+AUDIT_FILES = (AUDIT_FILE, REPORT_FILE, CARD_FILE, PREDICTIONS_FILE, PROBLEMS_FILE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +70,7 @@ class FolderAudit:
     embedded: int = 0
 
 
-_BY_POSITION = (
+_JOINED_BY_POSITION_NOTE = (
     "The features have no ids: they were joined with the labels by the order of the rows of both, "
     "which nothing here can check."
 )
@@ -103,7 +101,7 @@ def audit_folder(
     notes: Sequence[str] = (),
     conclude: Callable[[AuditDocument], Mapping[str, Any]] = lambda _: {},
     progress: Progress = lambda *_: None,
-    fitting: Counting = lambda *_: None,
+    fitting: OpenEndedProgress = lambda *_: None,
 ) -> FolderAudit:
     """Classify the images of a folder with several adapters and measure the answers.
 
@@ -158,7 +156,7 @@ def audit_folder(
     thresholds = read_thresholds(fail_if, fail_on, adapters)
     folder, labels = Path(out), values.labels
     if labels.file.resolve() in {
-        (folder / name).resolve() for name in (ROWS, *WRITTEN)
+        (folder / name).resolve() for name in (ROWS_FILE, *AUDIT_FILES)
     }:
         raise FairTTAError(
             f"`labels_csv` is a file that the audit would write anew (got {str(labels.file)!r}): "
@@ -172,13 +170,15 @@ def audit_folder(
     allowed = values.allowed_values(named, skip_unknown=skip_unknown)
     seed = classifier._vision.seed
 
-    image = partial(_image, labels.features)
+    image = partial(_image_of_row, labels.features)
     rows = _numbered(values.records(allowed))
     if limit is not None:
         rows = takewhile(
             lambda row: row[0] <= limit, rows
         )  # what is about the file has 0
-    chosen = list(choose_sample(rows, None, sample, seed, key=_name, group=_group))
+    chosen = list(
+        choose_sample(rows, None, sample, seed, key=_key_of_row, group=_group_of_row)
+    )
     if labels.cluster is not None:
         clusters = [row.cluster for _, row in chosen if isinstance(row, Record)]
         check_clusters(read_clusters(clusters, len(clusters)))
@@ -189,7 +189,7 @@ def audit_folder(
         lambda: (asked for row in chosen if (asked := image(row)) is not None),
         classes=[row.target for _, row in chosen if isinstance(row, Record)],
         reference_is_data=reference_is_data,
-        kept=folder / FITS,
+        kept=folder / FITS_FOLDER,
         progress=fitting,
     )
     adapters = fitted.adapters
@@ -200,12 +200,12 @@ def audit_folder(
     total = min(values.row_count, limit or values.row_count, sample or values.row_count)
     done = used = 0
     with (
-        Store(folder / ROWS, restart=restart) as store,
-        whole_file(folder / PROBLEMS) as listed,
-        whole_file(folder / PREDICTIONS) as predicted,
+        Store(folder / ROWS_FILE, restart=restart) as store,
+        whole_file(folder / PROBLEMS_FILE) as listed,
+        whole_file(folder / PREDICTIONS_FILE) as predicted,
     ):
         runner = Runner(
-            job_of(classifier, adapters.values(), model), engine or Local(), store
+            make_job(classifier, adapters.values(), model), engine or Local(), store
         )
         size = classifier._batch_size
         with (
@@ -213,7 +213,7 @@ def audit_folder(
             open(predicted, "w", encoding="utf-8", newline="") as predictions,
         ):
             write_row(listing, ["row", "problem", "what"])
-            write_row(predictions, _header(labels.sensitive, adapters))
+            write_row(predictions, _predictions_header(labels.sensitive, adapters))
             answered = runner.stream(
                 chosen, image, size=size, seed=seed, read_ahead=True
             )
@@ -221,7 +221,7 @@ def audit_folder(
             for seen, ((place, row), answers) in enumerate(answered, start=1):
                 done, used = done + (place > 0), used + isinstance(row, Record)
                 if isinstance(row, Record) and isinstance(answers, str):
-                    why = answers.replace(repr(_source(row)), "it")
+                    why = answers.replace(repr(_absolute_path(row)), "it")
                     row = Problem(ProblemKind.UNREADABLE, f"{row.key}: {why}")
                 if isinstance(row, Problem):
                     problems = problems.add(row)
@@ -229,17 +229,17 @@ def audit_folder(
                 elif not isinstance(answers, str):
                     for table, answer in zip(tables.values(), answers, strict=True):
                         add_row(table, row, answer)
-                    write_row(predictions, _cells(place, row, answers))
+                    write_row(predictions, _prediction_cells(place, row, answers))
                     gallery.add(row, answers)
                 if seen % size == 0 or seen == len(chosen):
                     progress(done, max(done, total))
         if not any(table.labels for table in tables.values()):
             if not (
-                folder / AUDIT
+                folder / AUDIT_FILE
             ).exists():  # an earlier audit stays, with its problems
-                replace_file(listed, folder / PROBLEMS)
+                replace_file(listed, folder / PROBLEMS_FILE)
             raise FairTTAError("\n".join(["no row could be used.", *problems.lines()]))
-        rmtree(folder / FITS, ignore_errors=True)
+        rmtree(folder / FITS_FOLDER, ignore_errors=True)
         provenance = {
             **classifier_provenance(classifier),
             "data": {
@@ -275,7 +275,7 @@ def audit_folder(
         audit = audits[0] if len(audits) == 1 else compare(audits)
         some = [f"the first {limit}"] * (limit is not None)
         some += [f"a sample of {used}"] * (sample is not None)
-        joined = [_BY_POSITION] if labels.is_joined_by_position else []
+        joined = [_JOINED_BY_POSITION_NOTE] if labels.is_joined_by_position else []
         remarks = [
             *notes,
             *joined,
@@ -285,18 +285,20 @@ def audit_folder(
         noted = structs.replace(
             audit.document,
             warnings=(*remarks, *audit.warnings),
-            thresholds=tuple(judge(each, audit.document) for each in thresholds),
+            thresholds=tuple(
+                judge_threshold(each, audit.document) for each in thresholds
+            ),
             provenance={**audit.document.provenance, **conclude(audit.document)},
         )
         audit = replace(audit, document=noted)
-        audit.save(folder / AUDIT)
+        audit.save(folder / AUDIT_FILE)
         shown = gallery.images() if embed_images and labels.features is None else []
-        write_report(audit, folder / REPORT, gallery=shown)
-        write_report(audit, folder / CARD)
+        write_report(audit, folder / REPORT_FILE, gallery=shown)
+        write_report(audit, folder / CARD_FILE)
     return FolderAudit(audit, problems, folder, adapters, len(shown))
 
 
-def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
+def _predictions_header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
     header = ["image", "row", "target", *(f"sensitive: {a}" for a in attributes)]
     for name in runs:
         header += [
@@ -307,7 +309,9 @@ def _header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:
     return header
 
 
-def _cells(place: int, record: Record, rows: Iterable[StoredRow]) -> list[object]:
+def _prediction_cells(
+    place: int, record: Record, rows: Iterable[StoredRow]
+) -> list[object]:
     cells = [record.key, place, record.target, *record.sensitive.values()]
     for label, p in ((r.prediction.label, r.prediction.probabilities) for r in rows):
         cells += [label, p[label], p[record.target]]
@@ -322,21 +326,21 @@ def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
         yield place if is_row else 0, row
 
 
-def _name(row: NumberedRow) -> str:
+def _key_of_row(row: NumberedRow) -> str:
     return row[1].detail if isinstance(row[1], Problem) else row[1].key
 
 
-def _group(row: NumberedRow) -> tuple[str, ...] | None:
+def _group_of_row(row: NumberedRow) -> tuple[str, ...] | None:
     return None if isinstance(row[1], Problem) else row[1].group
 
 
-def _image(features: FeatureFile | None, row: NumberedRow) -> ImageSource | None:
+def _image_of_row(features: FeatureFile | None, row: NumberedRow) -> ImageSource | None:
     record = row[1]
     if isinstance(record, Problem):
         return None
     stored = features and features.source(record.key)
-    return stored or ImageSource(record.key, _source(record))
+    return stored or ImageSource(record.key, _absolute_path(record))
 
 
-def _source(record: Record) -> str:
+def _absolute_path(record: Record) -> str:
     return str(record.path.absolute())  # other processes may be elsewhere

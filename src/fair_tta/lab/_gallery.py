@@ -11,12 +11,12 @@ from fair_tta.images._load import load_image
 from fair_tta.lab.report import GalleryImage
 from fair_tta.lab.runs._store import StoredRow
 
-OF_EACH_KIND = 2  # images of each class in each group
+IMAGES_PER_KIND = 2  # images of each class in each group
 
-MOST_IN_GALLERY = 36
+MAX_GALLERY_IMAGES = 36
 
 _CHANGED, _WRONG = "changed", "wrong and confident"
-_SURE = 0.8  # probability of a wrong answer
+_CONFIDENT_PROBABILITY = 0.8  # probability of a wrong answer
 
 
 class _Candidate(NamedTuple):
@@ -49,7 +49,7 @@ class GroupGallery:
             if after[0] != before[0]:
                 one = _Candidate(after[1], record.key, record, method, before, after)
                 self._offer(_CHANGED, one)
-        if before[0] != record.target and before[1] >= _SURE:
+        if before[0] != record.target and before[1] >= _CONFIDENT_PROBABILITY:
             last, method = [before, *others][-1], self._methods[-1]
             one = _Candidate(before[1], record.key, record, method, before, last)
             self._offer(_WRONG, one)
@@ -66,7 +66,7 @@ class GroupGallery:
         found: dict[str, dict[tuple[str, str], GalleryImage]] = {}
         for _, kind, group, one in sorted(ranked, key=lambda candidate: candidate[0]):
             of_group, place = found.setdefault(group, {}), (one.key, one.method)
-            if place in of_group or sum(map(len, found.values())) == MOST_IN_GALLERY:
+            if place in of_group or sum(map(len, found.values())) == MAX_GALLERY_IMAGES:
                 continue
             try:
                 image = load_image(one.record.path)
@@ -84,4 +84,4 @@ class GroupGallery:
     def _offer(self, kind: str, one: _Candidate) -> None:
         kept = self._kept.setdefault((kind, *one.record.group), [])
         if all(other.key != one.key for other in kept):
-            kept[:] = sorted([*kept, one], reverse=True)[:OF_EACH_KIND]
+            kept[:] = sorted([*kept, one], reverse=True)[:IMAGES_PER_KIND]

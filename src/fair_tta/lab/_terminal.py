@@ -32,7 +32,7 @@ from rich.text import Text
 from fair_tta._io import printable, printable_lines
 
 if TYPE_CHECKING:
-    from fair_tta.lab.runs._reference import Counting
+    from fair_tta.lab.runs._reference import OpenEndedProgress
 
 _NAME_WIDTH = (
     12  # "association-": beside it five figures with intervals fit into 80 columns
@@ -42,7 +42,7 @@ _SECONDS_BETWEEN_LINES = 5.0  # of progress in a log
 _SECONDS_OF_RATE = 120.0  # over which a rate is measured: one batch may take a minute
 
 
-def show(
+def print_text(
     text: str = "",
     style: str = "",
     *,
@@ -59,7 +59,7 @@ def show(
     console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
 
 
-def show_table(table: Table | Group) -> None:
+def print_table(table: Table | Group) -> None:
     """Print a table; one that takes all the room has more of it in a file than in a terminal."""
     console = Console()
     if isinstance(table, Table) and table.expand and not console.is_terminal:
@@ -115,7 +115,7 @@ def _broken(cell: Text | str, name_width: int | None) -> Text:
 
 
 @contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], OpenEndedProgress]]:
     """Yield a function that makes a progress bar on stderr, by what it counts.
 
     A bar is updated with how many are finished, and of how many. In a log it is a line now and
@@ -127,7 +127,7 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
         return
     with make_progress(Console(stderr=True), is_terminal) as progress:
 
-        def counting(unit: str) -> Counting:
+        def counting(unit: str) -> OpenEndedProgress:
             task = progress.add_task(unit, total=None, visible=False)
             log = None if is_terminal else _ProgressLog(progress.tasks[-1])
 

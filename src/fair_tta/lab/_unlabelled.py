@@ -15,35 +15,35 @@ from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._reference import Counting, FittedAdapters, fit_adapters
+from fair_tta.lab.runs._reference import FittedAdapters, OpenEndedProgress, fit_adapters
 from fair_tta.lab.runs._runner import Engine, Runner
-from fair_tta.lab.runs._store import ROWS, Store
+from fair_tta.lab.runs._store import ROWS_FILE, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
 
-NO_IMAGE = (
+NO_IMAGE_FOUND = (
     "no image was found: name files, folders with files such as .jpg or .png, or - to read paths "
     "from stdin."
 )
 
-EXAMINATION, EXAMINATION_PAGE = "examine.json", "examine.html"
-FITS = "fits"
+EXAMINATION_FILE, EXAMINATION_PAGE = "examine.json", "examine.html"
+FITS_FOLDER = "fits"
 """A folder of features to fit on, removed when all images are answered."""
 
-_LISTED = 5  # images that could not be used
+_MAX_LISTED_PROBLEMS = 5  # images that could not be used
 
-Found = str | Unlisted | ImageSource
+ImageEntry = str | Unlisted | ImageSource
 """An image by its path, a folder that cannot be listed, or features of an image."""
 
 
 def predict_images(
     classifier: FairTPTClassifier,
     adapters: Iterable[Adapter],
-    images: Iterable[Found],
+    images: Iterable[ImageEntry],
     out: str | os.PathLike[str] | None = None,
     *,
     engine: Engine | None = None,
@@ -60,12 +60,12 @@ def predict_images(
     with (
         nullcontext()
         if out is None
-        else Store(Path(out) / ROWS, restart=restart) as store
+        else Store(Path(out) / ROWS_FILE, restart=restart) as store
     ):
-        job = job_of(classifier, adapters, model, is_kept=out is not None)
+        job = make_job(classifier, adapters, model, stores_rows=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
-            _asked,
+            _source_of_path,
             size=classifier._batch_size,
             seed=classifier._vision.seed,
             read_ahead=read_ahead,
@@ -87,7 +87,7 @@ def predict_images(
 def examine_folder(
     classifier: FairTPTClassifier,
     adapters: Mapping[str, Adapter],
-    images: Callable[[], Iterable[Found]],
+    images: Callable[[], Iterable[ImageEntry]],
     out: str | os.PathLike[str] | None = None,
     *,
     interval: Bootstrap = DEFAULT,
@@ -101,8 +101,8 @@ def examine_folder(
     notes: Sequence[str] = (),
     fitted: Callable[[FittedAdapters], None] = lambda _: None,
     problem: Callable[[str], None] = lambda _: None,
-    progress: Counting = lambda *_: None,
-    fitting: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
+    fitting: OpenEndedProgress = lambda *_: None,
 ) -> tuple[Examination, int]:
     """Examine images without labels; returns the examination and how many could not be used.
 
@@ -133,7 +133,7 @@ def examine_folder(
         reference,
         lambda: image_sources(images()),
         reference_is_data=reference_is_data,
-        kept=None if out is None else Path(out) / FITS,
+        kept=None if out is None else Path(out) / FITS_FOLDER,
         progress=fitting,
     )
     fitted(methods)
@@ -164,14 +164,14 @@ def examine_folder(
                 progress(done, None)
         progress(done, None)
         if not done:
-            raise FairTTAError(NO_IMAGE)
+            raise FairTTAError(NO_IMAGE_FOUND)
         if len(reasons) == done:
             raise FairTTAError(f"no image could be used: {reasons[0]}")
         if reasons:
             warnings.append(f"{len(reasons)} of {done} images could not be used.")
-            warnings.extend(reasons[:_LISTED] if embed_images else [])
-            if embed_images and len(reasons) > _LISTED:
-                warnings.append(f"and {len(reasons) - _LISTED} more.")
+            warnings.extend(reasons[:_MAX_LISTED_PROBLEMS] if embed_images else [])
+            if embed_images and len(reasons) > _MAX_LISTED_PROBLEMS:
+                warnings.append(f"and {len(reasons) - _MAX_LISTED_PROBLEMS} more.")
 
     examination = examine_answers(
         classifier,
@@ -184,18 +184,18 @@ def examine_folder(
         seed=classifier._vision.seed,
     )
     if out is not None:
-        rmtree(Path(out) / FITS, ignore_errors=True)
-        examination.save(Path(out) / EXAMINATION)
+        rmtree(Path(out) / FITS_FOLDER, ignore_errors=True)
+        examination.save(Path(out) / EXAMINATION_FILE)
         examination.save_html(Path(out) / EXAMINATION_PAGE, images=embed_images)
     return examination, len(reasons)
 
 
-def image_sources(images: Iterable[Found]) -> Iterator[ImageSource]:
+def image_sources(images: Iterable[ImageEntry]) -> Iterator[ImageSource]:
     """The images among them, for the runner."""
-    return (asked for one in images if (asked := _asked(one)) is not None)
+    return (asked for one in images if (asked := _source_of_path(one)) is not None)
 
 
-def _asked(found: Found) -> ImageSource | None:
+def _source_of_path(found: ImageEntry) -> ImageSource | None:
     if isinstance(found, str):
         return ImageSource(found, os.path.abspath(found))
     return found if isinstance(found, ImageSource) else None

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 SIZE = 64  # of a finished image, in pixels
-_BIG = 2 * SIZE
+_CANVAS_SIZE = 2 * SIZE
 
 Random: TypeAlias = np.random.Generator
 Colour: TypeAlias = tuple[int, ...]  # red, green, blue
@@ -23,15 +23,19 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 
 def water(random: Random) -> Image.Image:
     """Sky above, waves below."""
-    sky, sea = _near(random, (176, 206, 226)), _near(random, (56, 112, 168))
-    horizon = int(random.uniform(0.25, 0.5) * _BIG)
-    image = _gradient(sky, sea, horizon)
+    sky, sea = (
+        _vary_colour(random, (176, 206, 226)),
+        _vary_colour(random, (56, 112, 168)),
+    )
+    horizon = int(random.uniform(0.25, 0.5) * _CANVAS_SIZE)
+    image = _sky_and_ground(sky, sea, horizon)
     pen = ImageDraw.Draw(image)
-    crest = _lighter(sea, random.uniform(1.15, 1.5))
-    for y in range(horizon + 4, _BIG, int(random.integers(7, 12))):
+    crest = _scale_brightness(sea, random.uniform(1.15, 1.5))
+    for y in range(horizon + 4, _CANVAS_SIZE, int(random.integers(7, 12))):
         phase, length = random.uniform(0, 6.3), random.uniform(7, 14)
         wave = [
-            (x, y + 2.5 * math.sin(x / length + phase)) for x in range(0, _BIG + 4, 4)
+            (x, y + 2.5 * math.sin(x / length + phase))
+            for x in range(0, _CANVAS_SIZE + 4, 4)
         ]
         pen.line(wave, fill=crest, width=2)
     return image
@@ -39,18 +43,21 @@ def water(random: Random) -> Image.Image:
 
 def land(random: Random) -> Image.Image:
     """Sky above, a meadow with trunks below."""
-    sky, grass = _near(random, (190, 208, 206)), _near(random, (96, 132, 74))
-    horizon = int(random.uniform(0.25, 0.5) * _BIG)
-    image = _gradient(sky, grass, horizon)
+    sky, grass = (
+        _vary_colour(random, (190, 208, 206)),
+        _vary_colour(random, (96, 132, 74)),
+    )
+    horizon = int(random.uniform(0.25, 0.5) * _CANVAS_SIZE)
+    image = _sky_and_ground(sky, grass, horizon)
     pen = ImageDraw.Draw(image)
-    bark = _near(random, (92, 70, 50))
+    bark = _vary_colour(random, (92, 70, 50))
     for _ in range(int(random.integers(3, 7))):
-        x, width = random.uniform(0, _BIG), random.uniform(4, 10)
-        foot = horizon + random.uniform(0.0, 0.35) * _BIG
+        x, width = random.uniform(0, _CANVAS_SIZE), random.uniform(4, 10)
+        foot = horizon + random.uniform(0.0, 0.35) * _CANVAS_SIZE
         pen.rectangle((x, 0, x + width, foot), fill=bark)
-    blade = _lighter(grass, 0.8)
+    blade = _scale_brightness(grass, 0.8)
     for x, y, lean in random.uniform(
-        (0, horizon, -3), (_BIG, _BIG, 3), (40, 3)
+        (0, horizon, -3), (_CANVAS_SIZE, _CANVAS_SIZE, 3), (40, 3)
     ).tolist():
         pen.line((x, y, x + lean, y - 6), fill=blade, width=1)
     return image
@@ -62,9 +69,12 @@ def side_by_side(
     """`first` with a share `part` of `second` at one side, as at a shore."""
     mask = Image.new("L", first.size)
     slope = random.uniform(-0.3, 0.3)
-    edge = [(part * _BIG + slope * (y - _BIG / 2), y) for y in (0, _BIG)]
+    edge = [
+        (part * _CANVAS_SIZE + slope * (y - _CANVAS_SIZE / 2), y)
+        for y in (0, _CANVAS_SIZE)
+    ]
     ImageDraw.Draw(mask).polygon(
-        [(-_BIG, 0), edge[0], edge[1], (-_BIG, _BIG)], fill=255
+        [(-_CANVAS_SIZE, 0), edge[0], edge[1], (-_CANVAS_SIZE, _CANVAS_SIZE)], fill=255
     )
     if random.random() < 0.5:
         mask = mask.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -73,7 +83,7 @@ def side_by_side(
 
 def haze(image: Image.Image, strength: float, random: Random) -> Image.Image:
     """The image behind a bright veil: 0 leaves it, 1 hides it."""
-    veil = Image.new("RGB", image.size, _near(random, (200, 202, 204)))
+    veil = Image.new("RGB", image.size, _vary_colour(random, (200, 202, 204)))
     return Image.blend(image, veil, strength)
 
 
@@ -104,11 +114,13 @@ def land_bird(image: Image.Image, random: Random) -> None:
 
 def sheet(random: Random) -> Image.Image:
     """Paper with a few grey scribbles."""
-    image = Image.new("RGB", (_BIG, _BIG), _near(random, (214, 210, 202)))
+    image = Image.new(
+        "RGB", (_CANVAS_SIZE, _CANVAS_SIZE), _vary_colour(random, (214, 210, 202))
+    )
     pen = ImageDraw.Draw(image)
     for _ in range(int(random.integers(2, 6))):
-        corners = random.uniform(0, _BIG, 4)
-        pen.line(tuple(corners), fill=_near(random, (150, 150, 150)), width=2)
+        corners = random.uniform(0, _CANVAS_SIZE, 4)
+        pen.line(tuple(corners), fill=_vary_colour(random, (150, 150, 150)), width=2)
     return image
 
 
@@ -138,38 +150,48 @@ def star(random: Random) -> Points:
 
 def badge(image: Image.Image, random: Random, shape: Points, colour: Colour) -> None:
     """A filled shape with a pale rim."""
-    outline = _placed(shape, random, random.uniform(-0.5, 0.5), (0.7, 1.3))
+    outline = _place_shape(shape, random, random.uniform(-0.5, 0.5), (0.7, 1.3))
     pen = ImageDraw.Draw(image)
-    pen.polygon(outline, fill=colour, outline=_lighter(colour, 1.25))
+    pen.polygon(outline, fill=colour, outline=_scale_brightness(colour, 1.25))
 
 
 def sky(random: Random, *, night: float) -> Image.Image:
     """A sky between day (0) and night (1), with the moon and stars as far as it is dark."""
-    day, dark = _near(random, (170, 204, 232)), _near(random, (34, 40, 78))
-    colour = _mixed(day, dark, night)
-    image = _gradient(_lighter(colour, 0.9), _lighter(colour, 1.1), _BIG)
+    day, dark = (
+        _vary_colour(random, (170, 204, 232)),
+        _vary_colour(random, (34, 40, 78)),
+    )
+    colour = _mix_colours(day, dark, night)
+    image = _sky_and_ground(
+        _scale_brightness(colour, 0.9), _scale_brightness(colour, 1.1), _CANVAS_SIZE
+    )
     pen = ImageDraw.Draw(image)
-    for x, y in random.uniform(0, 0.6 * _BIG, (12, 2)).tolist():
+    for x, y in random.uniform(0, 0.6 * _CANVAS_SIZE, (12, 2)).tolist():
         pen.ellipse(
-            (2 * x, y, 2 * x + 2, y + 2), fill=_mixed(colour, (235, 235, 220), night)
+            (2 * x, y, 2 * x + 2, y + 2),
+            fill=_mix_colours(colour, (235, 235, 220), night),
         )
-    x, y = random.uniform(10, _BIG - 10), random.uniform(8, 30)
-    lamp = _mixed((250, 240, 170), (235, 235, 225), night)
+    x, y = random.uniform(10, _CANVAS_SIZE - 10), random.uniform(8, 30)
+    lamp = _mix_colours((250, 240, 170), (235, 235, 225), night)
     pen.ellipse(
-        (x - 9, y - 9, x + 9, y + 9), fill=_mixed(colour, lamp, abs(2 * night - 1))
+        (x - 9, y - 9, x + 9, y + 9),
+        fill=_mix_colours(colour, lamp, abs(2 * night - 1)),
     )
     return image
 
 
 def ground(image: Image.Image, random: Random, *, snow: float, night: float) -> None:
     """Grass, covered with snow as far as `snow` says, and darker at night."""
-    horizon = int(random.uniform(0.55, 0.7) * _BIG)
+    horizon = int(random.uniform(0.55, 0.7) * _CANVAS_SIZE)
     dim = 1 - 0.55 * night
-    grass = _lighter(_near(random, (104, 138, 70)), dim)
-    white = _lighter(_near(random, (226, 230, 236)), dim)
+    grass = _scale_brightness(_vary_colour(random, (104, 138, 70)), dim)
+    white = _scale_brightness(_vary_colour(random, (226, 230, 236)), dim)
     pen = ImageDraw.Draw(image)
-    pen.rectangle((0, horizon, _BIG, _BIG), fill=_mixed(grass, white, snow * 0.5))
-    ranges = (0, horizon, 4, 0), (_BIG, _BIG, 10, 1)
+    pen.rectangle(
+        (0, horizon, _CANVAS_SIZE, _CANVAS_SIZE),
+        fill=_mix_colours(grass, white, snow * 0.5),
+    )
+    ranges = (0, horizon, 4, 0), (_CANVAS_SIZE, _CANVAS_SIZE, 10, 1)
     for x, y, r, part in random.uniform(*ranges, (60, 4)).tolist():
         patch = white if part < snow else grass
         pen.ellipse((x - r, max(horizon, y - r / 2), x + r, y + r / 2), fill=patch)
@@ -177,29 +199,33 @@ def ground(image: Image.Image, random: Random, *, snow: float, night: float) -> 
 
 def house(image: Image.Image, random: Random, *, night: float) -> None:
     """A wall, a roof, a door."""
-    wall = _lighter(_near(random, (170, 120, 96), 40), 1 - 0.5 * night)
+    wall = _scale_brightness(_vary_colour(random, (170, 120, 96), 40), 1 - 0.5 * night)
     body = [(-22, -4), (22, -4), (22, 28), (-22, 28)]
     roof = [(-28, -4), (0, -26), (28, -4)]
     door = [(-5, 10), (5, 10), (5, 28), (-5, 28)]
     _stack(
         image,
         random,
-        [(body, wall), (roof, _lighter(wall, 0.7)), (door, _lighter(wall, 0.5))],
+        [
+            (body, wall),
+            (roof, _scale_brightness(wall, 0.7)),
+            (door, _scale_brightness(wall, 0.5)),
+        ],
     )
 
 
 def tree(image: Image.Image, random: Random, *, night: float) -> None:
     """A trunk and a crown."""
     dim = 1 - 0.5 * night
-    trunk = _lighter(_near(random, (100, 76, 56), 25), dim)
-    crown = _lighter(_near(random, (120, 116, 84), 40), dim)
+    trunk = _scale_brightness(_vary_colour(random, (100, 76, 56), 25), dim)
+    crown = _scale_brightness(_vary_colour(random, (120, 116, 84), 40), dim)
     parts: list[tuple[Points, Colour]] = [([(-4, 0), (4, 0), (5, 28), (-5, 28)], trunk)]
     for x, y in ((-10, -4), (10, -4), (0, -16)):
         parts.append((_ellipse(x, y, 14, 13), crown))
     _stack(image, random, parts)
 
 
-def finished(image: Image.Image, random: Random, *, noise: float) -> Image.Image:
+def finish(image: Image.Image, random: Random, *, noise: float) -> Image.Image:
     """Half the size, a little blurred, with noise."""
     blurred = image.filter(ImageFilter.GaussianBlur(random.uniform(0.0, 2.2)))
     small = np.asarray(blurred.reduce(2), np.float32)
@@ -210,10 +236,13 @@ def finished(image: Image.Image, random: Random, *, noise: float) -> Image.Image
 def _stamp(
     image: Image.Image, random: Random, body: Sequence[Points], beak: Points
 ) -> None:
-    colour = _near(random, (110, 98, 86), 45)
+    colour = _vary_colour(random, (110, 98, 86), 45)
     parts = [(part, colour) for part in body]
     _stack(
-        image, random, [*parts, (beak, _near(random, (190, 140, 70), 25))], tilt=0.12
+        image,
+        random,
+        [*parts, (beak, _vary_colour(random, (190, 140, 70), 25))],
+        tilt=0.12,
     )
 
 
@@ -225,14 +254,14 @@ def _stack(
 ) -> None:
     """Draw the parts with one common size, place, tilt and direction."""
     corners = [point for part, _ in parts for point in part]
-    placed = _placed(corners, random, random.uniform(-tilt, tilt), (0.75, 1.25))
+    placed = _place_shape(corners, random, random.uniform(-tilt, tilt), (0.75, 1.25))
     pen = ImageDraw.Draw(image)
     for part, colour in parts:
         pen.polygon(placed[: len(part)], fill=colour)
         placed = placed[len(part) :]
 
 
-def _placed(
+def _place_shape(
     points: Points, random: Random, angle: float, scales: tuple[float, float]
 ) -> list[tuple[float, float]]:
     scale = random.uniform(*scales)
@@ -241,7 +270,7 @@ def _placed(
     )
     if random.random() < 0.5:
         turn = turn @ np.diag([-1.0, 1.0])
-    centre = random.uniform(0.4, 0.6, 2) * _BIG
+    centre = random.uniform(0.4, 0.6, 2) * _CANVAS_SIZE
     moved = np.asarray(points) @ (scale * turn.T) + centre
     return [(float(x), float(y)) for x, y in moved]
 
@@ -251,30 +280,34 @@ def _ellipse(x: float, y: float, rx: float, ry: float) -> list[tuple[float, floa
     return [(x + rx * math.cos(a), y + ry * math.sin(a)) for a in angles]
 
 
-def _gradient(top: Colour, bottom: Colour, horizon: int) -> Image.Image:
+def _sky_and_ground(top: Colour, bottom: Colour, horizon: int) -> Image.Image:
     """From `top` to a lighter shade at the horizon; below it `bottom`, darker downwards."""
-    y = np.arange(_BIG)[:, None]
-    above = np.asarray(top) * (1 + 0.08 * y / _BIG)
-    below = np.asarray(bottom) * (1.1 - 0.25 * y / _BIG)
+    y = np.arange(_CANVAS_SIZE)[:, None]
+    above = np.asarray(top) * (1 + 0.08 * y / _CANVAS_SIZE)
+    below = np.asarray(bottom) * (1.1 - 0.25 * y / _CANVAS_SIZE)
     rows = np.where(y < horizon, above, below).clip(0, 255).astype(np.uint8)
-    return Image.fromarray(rows[:, None]).resize((_BIG, _BIG), Image.Resampling.NEAREST)
+    return Image.fromarray(rows[:, None]).resize(
+        (_CANVAS_SIZE, _CANVAS_SIZE), Image.Resampling.NEAREST
+    )
 
 
-def _near(random: Random, colour: Colour, spread: float = 14) -> Colour:
+def _vary_colour(random: Random, colour: Colour, spread: float = 14) -> Colour:
     common, own = random.normal(0, spread), random.normal(0, spread / 2, 3)
     return tuple(int(c) for c in (np.asarray(colour) + common + own).clip(0, 255))
 
 
-def _lighter(colour: Colour, factor: float) -> Colour:
+def _scale_brightness(colour: Colour, factor: float) -> Colour:
     return tuple(int(min(255, c * factor)) for c in colour)
 
 
-def _mixed(first: Colour, second: Colour, part: float) -> Colour:
+def _mix_colours(first: Colour, second: Colour, part: float) -> Colour:
     return tuple(
         int((1 - part) * a + part * b) for a, b in zip(first, second, strict=True)
     )
 
 
-def mixed_colour(random: Random, first: Colour, second: Colour, part: float) -> Colour:
+def varied_mix(random: Random, first: Colour, second: Colour, part: float) -> Colour:
     """A colour near `first`, with a share `part` of `second`."""
-    return _mixed(_near(random, first, 18), _near(random, second, 18), part)
+    return _mix_colours(
+        _vary_colour(random, first, 18), _vary_colour(random, second, 18), part
+    )

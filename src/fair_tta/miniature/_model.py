@@ -43,7 +43,7 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
             "heads": text["num_attention_heads"],
         },
     )
-    model.load_state_dict(_renamed(load_file(folder / "model.safetensors")))
+    model.load_state_dict(_to_open_clip_names(load_file(folder / "model.safetensors")))
     mean, std = tuple(pixels["image_mean"]), tuple(pixels["image_std"])
     preprocess = open_clip.image_transform(
         vision["image_size"], False, mean=mean, std=std
@@ -54,7 +54,7 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
     return model.eval(), preprocess, tokenizer
 
 
-_NAMES = {  # parts of names of weights: transformers' and open_clip's
+_OPEN_CLIP_NAMES = {  # parts of names of weights: transformers' and open_clip's
     "vision_model.": "visual.",
     "text_model.": "",
     "encoder.layers": "transformer.resblocks",
@@ -72,11 +72,11 @@ _NAMES = {  # parts of names of weights: transformers' and open_clip's
 }
 
 
-def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _to_open_clip_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights under open_clip's names; it keeps q, k and v in one matrix."""
     made: dict[str, Tensor] = {}
     for name, value in weights.items():
-        for theirs, other in _NAMES.items():
+        for theirs, other in _OPEN_CLIP_NAMES.items():
             name = name.replace(theirs, other)
         made[name] = value
     for name in [name for name in made if "q_proj" in name]:

@@ -20,15 +20,15 @@ from fair_tta.errors import FairTTAError, check_count
 from fair_tta.miniature import _drawing as drawing
 from fair_tta.miniature._drawing import Colour, Random
 
-AMBIGUOUS = 0.5  # how often an attribute is a blend
+BLEND_PROBABILITY = 0.5  # how often an attribute is a blend
 
-Draw = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
+Renderer = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
 
 
 WorldSplit = Literal["train", "validation", "test"]
 """Which images: those to train on, to choose a recipe by, or to report."""
 
-SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
+WORLD_SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class MiniatureTask:
     targets: dict[str, str]
     sensitive: dict[str, dict[str, str]]
     template: str
-    render: Draw
+    render: Renderer
     correlation: float
 
     @property
@@ -119,9 +119,9 @@ class MiniatureTask:
     ) -> Iterator[DrawnImage]:
         """The images of `draw` without an end."""
         check_count("seed", seed, least=0)
-        if split not in SPLITS:
+        if split not in WORLD_SPLITS:
             raise FairTTAError(
-                f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).",
+                f"`split` should be one of {', '.join(WORLD_SPLITS)} (got {split!r}).",
                 argument="split",
             )
         shares = None if mix is None else self._shares(mix)
@@ -173,7 +173,7 @@ class MiniatureTask:
         for names, value in zip(self.sensitive.values(), values, strict=True):
             index = list(names).index(value)
             other = int(random.choice([k for k in range(len(names)) if k != index]))
-            is_blend = random.random() < AMBIGUOUS
+            is_blend = random.random() < BLEND_PROBABILITY
             part = random.uniform(0.1, 0.5) if is_blend else random.uniform(0, 0.1)
             shades.append(Shade(index, other, part))
         image = self.render(random, list(self.targets).index(target), tuple(shades))
@@ -189,7 +189,7 @@ def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Imag
     )
     image = drawing.haze(image, random.uniform(0, 0.5), random)
     (drawing.water_bird, drawing.land_bird)[target](image, random)
-    return drawing.finished(image, random, noise=24)
+    return drawing.finish(image, random, noise=24)
 
 
 _COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
@@ -197,13 +197,13 @@ _COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
 
 def _badges(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
     (tint,) = shades
-    colour = drawing.mixed_colour(
+    colour = drawing.varied_mix(
         random, _COLOURS[tint.value], _COLOURS[tint.other], tint.part
     )
     image = drawing.sheet(random)
     shape = (drawing.circle, drawing.square, drawing.star)[target](random)
     drawing.badge(image, random, shape, colour)
-    return drawing.finished(image, random, noise=18)
+    return drawing.finish(image, random, noise=18)
 
 
 def _scenes(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
@@ -211,7 +211,7 @@ def _scenes(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Ima
     image = drawing.sky(random, night=night)
     drawing.ground(image, random, snow=snow, night=night)
     (drawing.house, drawing.tree)[target](image, random, night=night)
-    return drawing.finished(image, random, noise=24)
+    return drawing.finish(image, random, noise=24)
 
 
 BIRDS = MiniatureTask(

@@ -341,7 +341,7 @@ def parse_names(argument: str, names: ClassNames) -> dict[str, str]:
             f"`{argument}` should name at least two values (got {labels}).",
             argument=argument,
         )
-    for kind, texts in zip(
+    for noun, texts in zip(
         ("labels", "phrases"), zip(*pairs, strict=True), strict=True
     ):
         counts = Counter(text.strip() for text in texts)

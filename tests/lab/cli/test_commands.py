@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 from cli_fixtures import call
-from internals import ADAPTERS, exits, log, progress_bars, usage
+from internals import ADAPTERS, errors_as_exit_codes, log, parse_option, progress_bars
 from internals import console_module as console
 from typer.testing import CliRunner
 
@@ -41,7 +41,7 @@ def test_ctrl_c_says_whether_finished_answers_are_kept(
 def test_a_file_that_cannot_be_replaced_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(typer.Exit), exits():
+    with pytest.raises(typer.Exit), errors_as_exit_codes():
         raise PermissionError(13, "Access is denied", ".0a1b.part", None, "report.html")
     assert "cannot use 'report.html' (Access is denied)" in capsys.readouterr().err
 
@@ -93,13 +93,16 @@ def test_errors_become_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
         (MemoryError(), 3, "there is not enough memory"),
         (KeyboardInterrupt(), 130, "go on so"),
     ):
-        with pytest.raises(typer.Exit) as caught, exits(None, lambda: "go on so"):
+        with (
+            pytest.raises(typer.Exit) as caught,
+            errors_as_exit_codes(None, lambda: "go on so"),
+        ):
             raise error
         assert caught.value.exit_code == code
         assert message in capsys.readouterr().err
-    with pytest.raises(ZeroDivisionError), exits():
+    with pytest.raises(ZeroDivisionError), errors_as_exit_codes():
         raise ZeroDivisionError  # a bug has a traceback
-    with pytest.raises(BrokenPipeError), exits():
+    with pytest.raises(BrokenPipeError), errors_as_exit_codes():
         raise BrokenPipeError
 
 
@@ -176,7 +179,7 @@ def test_usage_names_the_option() -> None:
         raise FairTTAError(text)
 
     with pytest.raises(typer.BadParameter, match="wrong") as caught:
-        usage("--option", fails, "wrong")
+        parse_option("--option", fails, "wrong")
     assert caught.value.param_hint == "--option"
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import parse_renames, sensitive_option, targets_option
+from internals import parse_renames, parse_sensitive_texts, parse_target_texts
 
 from fair_tta import FairTTAError
 
 
 def test_targets() -> None:
-    assert targets_option(["cat, dog"]) == {"cat": "cat", "dog": "dog"}
-    assert targets_option(["cat=of a cat, asleep", "dog"]) == {
+    assert parse_target_texts(["cat, dog"]) == {"cat": "cat", "dog": "dog"}
+    assert parse_target_texts(["cat=of a cat, asleep", "dog"]) == {
         "cat": "of a cat, asleep",
         "dog": "dog",
     }
-    assert targets_option([r"a\,b,c\=d"]) == {"a,b": "a,b", "c=d": "c=d"}
-    assert targets_option([r"a\,b=x\=y", "c"]) == {"a,b": "x=y", "c": "c"}
+    assert parse_target_texts([r"a\,b,c\=d"]) == {"a,b": "a,b", "c=d": "c=d"}
+    assert parse_target_texts([r"a\,b=x\=y", "c"]) == {"a,b": "x=y", "c": "c"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_targets() -> None:
 )
 def test_targets_that_cannot_be_meant(texts: list[str], message: str) -> None:
     with pytest.raises(FairTTAError, match=message):
-        targets_option(texts)
+        parse_target_texts(texts)
 
 
 words = st.text(
@@ -58,17 +58,21 @@ def test_any_names_can_be_written(names: dict[str, str]) -> None:
         return text.replace(",", r"\,").replace("=", r"\=").replace(":", r"\:")
 
     written = [f"{escaped(label)}={escaped(phrase)}" for label, phrase in names.items()]
-    assert targets_option(written) == names
-    assert sensitive_option(written, "s") == {"s": names}
-    assert sensitive_option([f"a b:{text}" for text in written], "s") == {"a b": names}
+    assert parse_target_texts(written) == names
+    assert parse_sensitive_texts(written, "s") == {"s": names}
+    assert parse_sensitive_texts([f"a b:{text}" for text in written], "s") == {
+        "a b": names
+    }
 
 
 def test_sensitive() -> None:
-    assert sensitive_option([], "s") == {}
-    assert sensitive_option(["on water,on land"], "place") == {
+    assert parse_sensitive_texts([], "s") == {}
+    assert parse_sensitive_texts(["on water,on land"], "place") == {
         "place": {"on water": "on water", "on land": "on land"}
     }
-    two = sensitive_option(["age: young,old", "gender: f=woman", "gender: m=man"], "s")
+    two = parse_sensitive_texts(
+        ["age: young,old", "gender: f=woman", "gender: m=man"], "s"
+    )
     assert two == {
         "age": {"young": "young", "old": "old"},
         "gender": {"f": "woman", "m": "man"},
@@ -76,12 +80,12 @@ def test_sensitive() -> None:
     with pytest.raises(
         FairTTAError, match=r"`sensitive age:` should name at least two values"
     ):
-        sensitive_option(["age: young"], "s")
+        parse_sensitive_texts(["age: young"], "s")
     for nameless in (": young,old", " :young=of age"):
         with pytest.raises(
             FairTTAError, match="an attribute is written before the colon"
         ):
-            sensitive_option([nameless], "s")
+            parse_sensitive_texts([nameless], "s")
 
 
 def test_renames() -> None:

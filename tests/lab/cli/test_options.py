@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from internals import is_given, refuse_unused, with_shared_options
+from internals import is_on_command_line, reject_unused_options, with_shared_options
 from typer.testing import CliRunner
 
 import fair_tta.lab.cli
@@ -35,9 +35,11 @@ def run(command: object, *arguments: str) -> tuple[int, str]:
 
 @with_shared_options
 def serve(context: typer.Context, cup: str, *, order: Drink, hot: bool = False) -> None:
-    refuse_unused(context, {} if order.sugar else {"extras": "there is no sugar."})
+    reject_unused_options(
+        context, {} if order.sugar else {"extras": "there is no sugar."}
+    )
     typer.echo(f"{cup} {order.drink} {order.sugar} {order.extras} {hot}")
-    typer.echo(f"{is_given(context, 'sugar')}")
+    typer.echo(f"{is_on_command_line(context, 'sugar')}")
 
 
 @with_shared_options

@@ -17,7 +17,7 @@ from checks import picture
 from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
-from internals import find_images, printable
+from internals import printable, walk_images
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
 from fair_tta.extend import AugMix
@@ -194,7 +194,7 @@ def test_paths_in_the_code_page_of_a_windows_console(
     )
     codecs.register(oem)
     try:
-        assert list(find_images(["-"])) == ["a.png", "\xfc.png"]
+        assert list(walk_images(["-"])) == ["a.png", "\xfc.png"]
     finally:
         codecs.unregister(oem)
 
@@ -356,7 +356,7 @@ def test_folders_are_read_in_order(tmp_path: Path) -> None:
     for i in range(25):
         (tmp_path / f"{i:02d}.png").touch()
     everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
-    assert list(find_images([str(tmp_path)])) == everything
+    assert list(walk_images([str(tmp_path)])) == everything
 
 
 def test_kept_answers_samples_and_messages(

@@ -18,10 +18,10 @@ from fair_tta.errors import FairTTAError
 from fair_tta.images._views import AugMix
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.cli._names import (
-    attributes_option,
     column_names,
-    sensitive_option,
-    targets_option,
+    parse_column_attributes,
+    parse_sensitive_texts,
+    parse_target_texts,
 )
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
@@ -141,16 +141,18 @@ class Classifiers:
         lines = [line for line in fields.sensitive.splitlines() if line.strip()]
         if values is None:
             targets, sensitive = (
-                targets_option(classes),
-                sensitive_option(lines, "sensitive"),
+                parse_target_texts(classes),
+                parse_sensitive_texts(lines, "sensitive"),
             )
         else:
             target, *columns = values.labels.columns
             is_written = bool(fields.targets.strip())
             targets = (
-                targets_option(classes) if is_written else column_names(values, target)
+                parse_target_texts(classes)
+                if is_written
+                else column_names(values, target)
             )
-            written = attributes_option(lines, columns)
+            written = parse_column_attributes(lines, columns)
             sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
         self.limits.check(FIELDS["targets"], names=len(targets))
         self.limits.check(FIELDS["sensitive"], names=sum(map(len, sensitive.values())))

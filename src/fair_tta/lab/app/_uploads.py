@@ -21,16 +21,18 @@ from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._path_columns import usual_path_column
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._folder import (
-    AUDIT,
-    CARD,
-    EXAMINATION,
-    EXAMINATION_PAGE,
-    PREDICTIONS,
-    PROBLEMS,
-    REPORT,
+    AUDIT_FILE,
+    CARD_FILE,
+    PREDICTIONS_FILE,
+    PROBLEMS_FILE,
+    REPORT_FILE,
     audit_folder,
 )
-from fair_tta.lab._unlabelled import examine_folder
+from fair_tta.lab._unlabelled import (
+    EXAMINATION_FILE,
+    EXAMINATION_PAGE,
+    examine_folder,
+)
 from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.runs._runner import Progress
@@ -210,11 +212,11 @@ def examine_uploads(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not problems:
-        return [out / EXAMINATION_PAGE, out / EXAMINATION]
-    with open(out / PROBLEMS, "w", encoding="utf-8", newline="") as file:
+        return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
+    with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
         for row in ("problem", *problems):
             write_row(file, [row])
-    return [out / EXAMINATION_PAGE, out / EXAMINATION, out / PROBLEMS]
+    return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE, out / PROBLEMS_FILE]
 
 
 def audit_uploads(
@@ -256,5 +258,11 @@ def audit_uploads(
         )
     finally:
         shutil.rmtree(labels.images, ignore_errors=True)
-    names = [REPORT, AUDIT, CARD, PREDICTIONS, *([PROBLEMS] if result.problems else [])]
+    names = [
+        REPORT_FILE,
+        AUDIT_FILE,
+        CARD_FILE,
+        PREDICTIONS_FILE,
+        *([PROBLEMS_FILE] if result.problems else []),
+    ]
     return [out / name for name in names]

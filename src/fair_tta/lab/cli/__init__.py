@@ -40,7 +40,7 @@ for group, functions in {
         app.command(name, short_help=summary, rich_help_panel=group)(function)
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"fair-tta {__version__}")
         raise typer.Exit
@@ -51,7 +51,10 @@ def main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version.",
         ),
     ] = False,
 ) -> None:

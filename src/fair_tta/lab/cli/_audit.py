@@ -8,12 +8,17 @@ from typing import Annotated
 
 import typer
 
-from fair_tta.lab.cli._console import exits, usage
-from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
-from fair_tta.lab.cli._inputs import GOES_ON, check_methods, make_classifier, run_notes
-from fair_tta.lab.cli._labels import log_prompts, print_and_exit, read_labels
-from fair_tta.lab.cli._methods import AuditedMethods
-from fair_tta.lab.cli._names import harmful_option
+from fair_tta.lab.cli._console import errors_as_exit_codes, parse_option
+from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._inputs import (
+    RESUME_HINT,
+    check_methods,
+    make_classifier,
+    run_notes,
+)
+from fair_tta.lab.cli._labels import labels_from_options, log_prompts, print_and_exit
+from fair_tta.lab.cli._methods import AuditedMethodsOption
+from fair_tta.lab.cli._names import parse_harmful_sets
 from fair_tta.lab.cli._options import (
     LabelOptions,
     LabelPromptOptions,
@@ -23,6 +28,8 @@ from fair_tta.lab.cli._options import (
     ThresholdOptions,
     ViewEncoderOptions,
 )
+
+DEFAULT_METHODS = ["zero-shot", "association-correction", "logit-balance"]
 
 
 @with_shared_options
@@ -43,7 +50,7 @@ def audit_command(
             "added to the targets. Reported by group.",
         ),
     ] = [],  # noqa: B006
-    adapters: AuditedMethods = ["zero-shot", "association-correction", "logit-balance"],  # noqa: B006
+    adapters: AuditedMethodsOption = DEFAULT_METHODS,
     reference_set: ReferenceOptions,
     encoder: ViewEncoderOptions,
     rows: SampleOptions,
@@ -56,7 +63,7 @@ def audit_command(
     disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
     are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if holds.
     """
-    refuse_unused(
+    reject_unused_options(
         context,
         thresholds.unused(),
         label_file.unused(),
@@ -66,11 +73,13 @@ def audit_command(
     done = 0
 
     def stopped() -> str:
-        return f"Stopped; {done} rows are finished. {GOES_ON}"
+        return f"Stopped; {done} rows are finished. {RESUME_HINT}"
 
-    with exits(context, stopped, images_dir="--images", labels_csv="--labels"):
+    with errors_as_exit_codes(
+        context, stopped, images_dir="--images", labels_csv="--labels"
+    ):
         # A wrong label file is refused before PyTorch is imported
-        values, asked = read_labels(images, label_file, prompts, encoder, out)
+        values, asked = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._judge import read_thresholds
         from fair_tta.lab._folder import audit_folder
@@ -79,7 +88,7 @@ def audit_command(
         from fair_tta.methods._registry import parse_adapters
 
         # Wrong options are refused before the model is loaded
-        methods = usage("--adapters", parse_adapters, adapters)
+        methods = parse_option("--adapters", parse_adapters, adapters)
         check_methods(
             "--adapters",
             methods,
@@ -87,14 +96,14 @@ def audit_command(
             reference_set.reference,
             has_labels=True,
         )
-        usage(
+        parse_option(
             "--fail-if / --fail-on",
             read_thresholds,
             thresholds.fail_if,
             thresholds.fail_on,
             methods,
         )
-        harmful_sets = usage("--harmful", harmful_option, harmful)
+        harmful_sets = parse_option("--harmful", parse_harmful_sets, harmful)
         targets = dict(asked.targets)
         for classes in harmful_sets.values():
             for name, phrase in classes.items():

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fair_tta._io import printable, text_cell
-from fair_tta.lab.cli._console import exits, log, usage
+from fair_tta.lab.cli._console import errors_as_exit_codes, log, parse_option
 from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._labels import log_path_column, print_and_exit
-from fair_tta.lab.cli._names import parse_renames, targets_option
+from fair_tta.lab.cli._names import parse_renames, parse_target_texts
 from fair_tta.lab.cli._options import (
     LAST_FILE,
     ColumnOptions,
@@ -82,13 +82,13 @@ def compare_command(
         raise typer.BadParameter(
             "give one, or one for each FILE.", param_hint="--answer-column"
         )
-    with exits(context, labels_csv="--labels"):
+    with errors_as_exit_codes(context, labels_csv="--labels"):
         from msgspec import structs
 
-        from fair_tta.auditing._judge import judge, read_thresholds
+        from fair_tta.auditing._judge import judge_threshold, read_thresholds
         from fair_tta.datasets._label_values import rename_values
         from fair_tta.datasets._labels import Labels
-        from fair_tta.lab._folder import AUDIT, CARD, REPORT
+        from fair_tta.lab._folder import AUDIT_FILE, CARD_FILE, REPORT_FILE
         from fair_tta.lab.report import write_report
 
         # Runs have the names of their files, and of their columns where files are the same
@@ -102,11 +102,13 @@ def compare_command(
 
         # Options are read before the files, which may be large
         fail_on = names[-1] if thresholds.fail_on == LAST_FILE else thresholds.fail_on
-        limits = usage(
+        limits = parse_option(
             "--fail-if / --fail-on", read_thresholds, thresholds.fail_if, fail_on, names
         )
-        renames = usage("--rename", parse_renames, rename)
-        named_classes = usage("--targets", targets_option, targets) if targets else {}
+        renames = parse_option("--rename", parse_renames, rename)
+        named_classes = (
+            parse_option("--targets", parse_target_texts, targets) if targets else {}
+        )
 
         truth = Labels(
             Path(),
@@ -128,23 +130,25 @@ def compare_command(
         for column in columns.sensitive_column:
             truth.check_spellings(column)
         for run in answers:
-            _check_answers(run, classes)
+            _suggest_renames(run, classes)
 
-        result = _measure_runs(truth, dict(zip(names, answers, strict=True)), classes)
+        result = _measure_matched_rows(
+            truth, dict(zip(names, answers, strict=True)), classes
+        )
         document = result.audit.document
-        outcomes = tuple(judge(limit, document) for limit in limits)
+        outcomes = tuple(judge_threshold(limit, document) for limit in limits)
         audit = replace(
             result.audit, document=structs.replace(document, thresholds=outcomes)
         )
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            audit.save(out / AUDIT)
-            for name in (REPORT, CARD):
+            audit.save(out / AUDIT_FILE)
+            for name in (REPORT_FILE, CARD_FILE):
                 write_report(audit, out / name)
         print_and_exit(replace(result, audit=audit, out=out))
 
 
-def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
+def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
     """Log how to rename answers that may mean a class.
 
     Raises:
@@ -195,7 +199,7 @@ def _check_answers(run: LabelValues, classes: Collection[str]) -> None:
     )
 
 
-def _measure_runs(
+def _measure_matched_rows(
     truth: LabelValues, runs: Mapping[str, LabelValues], classes: Collection[str]
 ) -> FolderAudit:
     """Measure all runs on the rows that every file has, and list what was left out."""
@@ -211,9 +215,9 @@ def _measure_runs(
     }
 
     # Rows of all files are matched by their paths
-    first_paths = [_path(record) for record in next(iter(answers.values()))]
-    labels = _by_key(records, first_paths)
-    tables = {name: _by_key(rows, labels) for name, rows in answers.items()}
+    first_paths = [_spelt_path(record) for record in next(iter(answers.values()))]
+    labels = _records_by_path(records, first_paths)
+    tables = {name: _records_by_path(rows, labels) for name, rows in answers.items()}
     by_file = [(truth.labels.file.name, labels), *tables.items()]
     keys = []
     for key in dict.fromkeys(
@@ -258,11 +262,13 @@ def _measure_runs(
     return FolderAudit(compare(audits), problems, None, {})
 
 
-def _by_key(records: Sequence[Record], known: Collection[str]) -> dict[str, Record]:
+def _records_by_path(
+    records: Sequence[Record], known: Collection[str]
+) -> dict[str, Record]:
     """Return records by path, without the folders that all of them begin with if more paths are
     `known` so."""
     known = set(known)
-    parts = [_path(record).split("/") for record in records]
+    parts = [_spelt_path(record).split("/") for record in records]
     folders = [part[:-1] for part in parts]
     n_shared = len(os.path.commonprefix(folders))  # noqa: RUF071, of lists
     best_keys: list[str] = []
@@ -276,7 +282,7 @@ def _by_key(records: Sequence[Record], known: Collection[str]) -> dict[str, Reco
     return dict(zip(best_keys, records, strict=True))
 
 
-def _path(record: Record) -> str:
+def _spelt_path(record: Record) -> str:
     """Return the path as `predict --csv` writes it, except for the sign before a formula."""
     path = printable(record.key)
     if path.startswith("'") and text_cell(path[1:]) == path:

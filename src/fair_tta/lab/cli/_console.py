@@ -18,26 +18,26 @@ import fair_tta
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
-CANNOT_USE = 3  # the input
-LEFT_OUT = 4  # some rows or images, the rest is done
-FAILED = 5  # a threshold, the audit is done
-INTERRUPTED = 130  # by Ctrl-C
-PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
+EXIT_UNUSABLE_INPUT = 3  # the input
+EXIT_LEFT_OUT = 4  # some rows or images, the rest is done
+EXIT_THRESHOLD_FAILED = 5  # a threshold, the audit is done
+EXIT_INTERRUPTED = 130  # by Ctrl-C
+EXIT_PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
 _PACKAGE = str(Path(fair_tta.__file__).parent)  # whose warnings are notes
-_FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+_DISK_FULL_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 T = TypeVar("T")
 
 
 def log(text: str) -> None:
     """Lines on stderr."""
-    from fair_tta.lab._terminal import show
+    from fair_tta.lab._terminal import print_text
 
-    show(text, stderr=True, wrap=False)
+    print_text(text, stderr=True, wrap=False)
 
 
 @contextmanager
-def exits(
+def errors_as_exit_codes(
     context: typer.Context | None = None,
     stopped: Callable[[], str] = lambda: "Stopped.",
     **names: str,
@@ -52,12 +52,12 @@ def exits(
             yield
     except KeyboardInterrupt:
         log(stopped())
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except (FairTTAError, OSError, ImportError, MemoryError) as error:
         if is_closed_pipe(error):
             raise  # to `Commands`
-        log(f"Error: {_message(error, _options(context) | names)}")
-        raise typer.Exit(CANNOT_USE) from None
+        log(f"Error: {_error_text(error, _option_names(context) | names)}")
+        raise typer.Exit(EXIT_UNUSABLE_INPUT) from None
 
 
 class Commands(TyperGroup):
@@ -74,7 +74,7 @@ class Commands(TyperGroup):
             if not is_closed_pipe(error):
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
-            sys.exit(PIPE_CLOSED)
+            sys.exit(EXIT_PIPE_CLOSED)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands below the groups that they were registered in."""
@@ -115,7 +115,7 @@ def is_closed_pipe(error: BaseException) -> bool:
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     with warnings.catch_warnings():
-        show = warnings.showwarning
+        show_foreign = warnings.showwarning
 
         def show_note(
             message: Warning | str,
@@ -130,18 +130,18 @@ def _warnings_as_notes() -> Iterator[None]:
             if is_ours:
                 log(f"Note: {message}")
             else:
-                show(message, category, filename, *place, **more)
+                show_foreign(message, category, filename, *place, **more)
 
         warnings.showwarning = show_note
         yield
 
 
-def _message(error: Exception, names: Mapping[str, str]) -> str:
+def _error_text(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
         return error._named(names)
     if isinstance(error, MemoryError):
         return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         return f"no room to write ({error}): make room and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
         name = (
@@ -151,7 +151,7 @@ def _message(error: Exception, names: Mapping[str, str]) -> str:
     return str(error)
 
 
-def _options(context: typer.Context | None) -> dict[str, str]:
+def _option_names(context: typer.Context | None) -> dict[str, str]:
     """The options of a command, by the names of its parameters."""
     parameters = [] if context is None else context.command.params
     return {
@@ -159,7 +159,7 @@ def _options(context: typer.Context | None) -> dict[str, str]:
     }
 
 
-def usage(option: str, read: Callable[..., T], *arguments: object) -> T:
+def parse_option(option: str, read: Callable[..., T], *arguments: object) -> T:
     """Read an option; what cannot be read is a usage error that names the option."""
     try:
         return read(*arguments)

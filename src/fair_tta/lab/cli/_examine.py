@@ -7,17 +7,22 @@ from typing import Annotated
 
 import typer
 
-from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
-from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._console import (
+    EXIT_LEFT_OUT,
+    errors_as_exit_codes,
+    log,
+    parse_option,
+)
+from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
 from fair_tta.lab.cli._inputs import (
-    GOES_ON,
+    RESUME_HINT,
     check_methods,
-    chosen_images,
+    image_lister,
     log_fitted,
     make_classifier,
     run_notes,
 )
-from fair_tta.lab.cli._methods import ExaminedMethods
+from fair_tta.lab.cli._methods import ExaminedMethodsOption
 from fair_tta.lab.cli._options import (
     AttributePromptOptions,
     ImageOptions,
@@ -33,7 +38,7 @@ def examine_command(
     *,
     images: ImageOptions,
     prompts: AttributePromptOptions,
-    adapters: ExaminedMethods = ["association-correction"],  # noqa: B006
+    adapters: ExaminedMethodsOption = ["association-correction"],  # noqa: B006
     reference_set: ReferenceOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="The examination as JSON.")
@@ -54,7 +59,7 @@ def examine_command(
     It is the model's own perception, not a measurement on people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
-    refuse_unused(
+    reject_unused_options(
         context,
         encoder.unused(bool(images.images)),
         reference_set.unused(),
@@ -63,25 +68,25 @@ def examine_command(
     )
 
     def stopped() -> str:
-        return "Stopped." if out is None else f"Stopped. {GOES_ON}"
+        return "Stopped." if out is None else f"Stopped. {RESUME_HINT}"
 
-    with exits(context, stopped):
+    with errors_as_exit_codes(context, stopped):
         import json
 
-        from fair_tta.lab._terminal import progress_bars, show
+        from fair_tta.lab._terminal import print_text, progress_bars
         from fair_tta.lab._unlabelled import (
-            EXAMINATION,
+            EXAMINATION_FILE,
             EXAMINATION_PAGE,
             examine_folder,
         )
-        from fair_tta.lab.cli._tables import images_inside, print_examination
+        from fair_tta.lab.cli._tables import embedded_images_text, print_examination
         from fair_tta.lab.runs._local import Local
-        from fair_tta.lab.runs._store import ROWS
+        from fair_tta.lab.runs._store import ROWS_FILE
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
         # Wrong options are refused before the model is loaded
-        methods = usage("--adapters", parse_adapters, adapters)
+        methods = parse_option("--adapters", parse_adapters, adapters)
         check_methods("--adapters", methods, encoder.features, reference_set.reference)
         classifier = make_classifier(
             context,
@@ -102,7 +107,7 @@ def examine_command(
             examination, n_failed = examine_folder(
                 classifier,
                 methods,
-                chosen_images(images, encoder, is_read_twice=not is_fitted),
+                image_lister(images, encoder, is_read_twice=not is_fitted),
                 out,
                 engine=Local(run.workers),
                 model=encoder.loadable_model,
@@ -118,16 +123,16 @@ def examine_command(
                 fitting=bars("reference images"),
             )
         if as_json:
-            show(json.dumps(examination.to_dict(), indent=1), wrap=False)
+            print_text(json.dumps(examination.to_dict(), indent=1), wrap=False)
         else:
             print_examination(examination)
             if out is not None:
-                inside = images_inside(len(examination.images))
-                files = f"{EXAMINATION}, {EXAMINATION_PAGE} {inside}, {ROWS}"
-                show(f"Written to {out}: {files}", wrap=False)
+                inside = embedded_images_text(len(examination.images))
+                files = f"{EXAMINATION_FILE}, {EXAMINATION_PAGE} {inside}, {ROWS_FILE}"
+                print_text(f"Written to {out}: {files}", wrap=False)
     if n_failed:
         log(
             f"{n_failed} of {examination.document.n + n_failed} images could not be used."
         )
     if n_failed or encoder.has_left_out:
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(EXIT_LEFT_OUT)

@@ -51,13 +51,13 @@ def _default(option: Field[Any]) -> Any:
     return inspect.Parameter.empty if option.default is MISSING else option.default
 
 
-def is_given(context: typer.Context, parameter: str) -> bool:
+def is_on_command_line(context: typer.Context, parameter: str) -> bool:
     """Return whether an option stands on the command line, rather than has its default."""
     source = context.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 
 
-def refuse_unused(context: typer.Context, *reasons: Mapping[str, str]) -> None:
+def reject_unused_options(context: typer.Context, *reasons: Mapping[str, str]) -> None:
     """Raise a usage error if an option was given that has no effect.
 
     Args:
@@ -67,5 +67,5 @@ def refuse_unused(context: typer.Context, *reasons: Mapping[str, str]) -> None:
     why = {name: reason for group in reasons for name, reason in group.items()}
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in why and is_given(context, name):
+        if name in why and is_on_command_line(context, name):
             raise typer.BadParameter(why[name], param_hint=parameter.opts[0])

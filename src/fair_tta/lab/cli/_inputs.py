@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fair_tta._io import Unlisted, images_below
-from fair_tta.lab.cli._console import log, usage
-from fair_tta.lab.cli._expand import is_given
+from fair_tta.lab.cli._console import log, parse_option
+from fair_tta.lab.cli._expand import is_on_command_line
 from fair_tta.lab.cli._options import (
     EncoderOptions,
     ImageOptions,
@@ -22,11 +22,11 @@ from fair_tta.lab.cli._options import (
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.lab._unlabelled import Found
+    from fair_tta.lab._unlabelled import ImageEntry
     from fair_tta.lab.runs._reference import FittedAdapters
     from fair_tta.methods._base import Adapter
 
-GOES_ON = "The same command goes on from there."
+RESUME_HINT = "The same command goes on from there."
 """Added to messages where finished answers are kept."""
 
 _CLIP_SCALE = 100.0  # logit scale that CLIP was trained to, where a file names none
@@ -34,7 +34,7 @@ _STORED_BATCH_SIZE = 1024  # at least: stored features take little memory
 _STDIN_BYTES = 1 << 16  # read at once
 
 
-def find_images(
+def walk_images(
     paths: Iterable[str], *, null: bool = False
 ) -> Iterator[str | Unlisted]:
     """Yield paths of images one at a time, and folders that cannot be listed.
@@ -71,9 +71,9 @@ def _decode_path(path: bytes) -> str:
         return path.decode("oem", "replace")
 
 
-def chosen_images(
+def image_lister(
     options: ImageOptions, encoder: ViewEncoderOptions, *, is_read_twice: bool
-) -> Callable[[], Iterable[Found]]:
+) -> Callable[[], Iterable[ImageEntry]]:
     """Return a function that lists the images: all, the first --limit or a --sample.
 
     Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
@@ -81,18 +81,18 @@ def chosen_images(
     from fair_tta.datasets._records import choose_sample
     from fair_tta.images._stored import ImageSource
 
-    def group(item: Found) -> str | None:
+    def group(item: ImageEntry) -> str | None:
         return (
             None if isinstance(item, Unlisted) else ""
         )  # folders are reported in any case
 
-    def key(item: Found) -> str:
+    def key(item: ImageEntry) -> str:
         return (
             item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
         )
 
-    def images() -> Iterable[Found]:
-        items: Iterable[Found] = find_images(options.images, null=options.null)
+    def images() -> Iterable[ImageEntry]:
+        items: Iterable[ImageEntry] = walk_images(options.images, null=options.null)
         if encoder.stored is not None:
             items = map(encoder.stored.source, encoder.stored.row_of_id)
         return choose_sample(
@@ -136,7 +136,7 @@ def check_methods(
                 )
     if reference is not None or in_folds:
         hint = option if reference is None else "--reference"
-        usage(hint, check_fittable, methods, reference is not None, has_labels)
+        parse_option(hint, check_fittable, methods, reference is not None, has_labels)
         return
     for name, method in methods.items():
         if not method.is_fitted:
@@ -161,7 +161,7 @@ MINIATURE_NOTE = (
 def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
     """Return what a report says about its model, if none was named, and about stored features."""
     notes = []
-    if not is_given(context, "model") and encoder.text_features is None:
+    if not is_on_command_line(context, "model") and encoder.text_features is None:
         notes.append(MINIATURE_NOTE)
     if encoder.features is not None:
         notes.append(

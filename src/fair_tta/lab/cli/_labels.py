@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fair_tta.lab.cli._console import FAILED, LEFT_OUT, log, usage
+from fair_tta.lab.cli._console import (
+    EXIT_LEFT_OUT,
+    EXIT_THRESHOLD_FAILED,
+    log,
+    parse_option,
+)
 from fair_tta.lab.cli._names import (
-    attributes_option,
     column_names,
+    parse_column_attributes,
     parse_renames,
+    parse_target_texts,
     prompt_problems,
-    targets_option,
 )
 from fair_tta.lab.cli._options import (
     ImageEncoderOptions,
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 _SHOWN_PROMPTS = 6  # of each set, enough to see how names are inserted
 
 
-def read_labels(
+def labels_from_options(
     images: Path | None,
     labels: LabelOptions,
     prompts: LabelPromptOptions,
@@ -50,7 +55,7 @@ def read_labels(
     source = images if stored is None else stored.path
     assert source is not None  # there are images or features: `EncoderOptions.unused`
     columns = tuple(labels.sensitive_column)
-    renames = usage("--rename", parse_renames, labels.rename)
+    renames = parse_option("--rename", parse_renames, labels.rename)
     left_out: tuple[Problem, ...] = ()
     if labels.labels is not None:
         file = labels.labels
@@ -79,10 +84,12 @@ def read_labels(
 
     # Names without an option are the values in the columns
     if prompts.targets:
-        targets = usage("--targets", targets_option, prompts.targets)
+        targets = parse_option("--targets", parse_target_texts, prompts.targets)
     else:
         targets = column_names(values, labels.target_column)
-    named = usage("--sensitive", attributes_option, prompts.sensitive, columns)
+    named = parse_option(
+        "--sensitive", parse_column_attributes, prompts.sensitive, columns
+    )
     sensitive = {
         column: named.get(column) or column_names(values, column) for column in columns
     }
@@ -136,6 +143,6 @@ def print_and_exit(result: FolderAudit) -> None:
     for sentence in of_thresholds(document):
         log(sentence)
     if any(threshold.outcome == "failed" for threshold in document.thresholds):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(EXIT_THRESHOLD_FAILED)
     if result.problems.lost or any(run.no_class for run in document.runs):
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(EXIT_LEFT_OUT)

@@ -53,10 +53,10 @@ def _list_if_asked(methods: str | list[str] | None) -> str | list[str] | None:
 
 def print_methods() -> None:
     """Print what each method does, what it needs, and its settings with defaults."""
-    from fair_tta.lab._terminal import show
+    from fair_tta.lab._terminal import print_text
     from fair_tta.methods._registry import ADAPTERS, describe_settings
 
-    show(_HOW_TO_WRITE)
+    print_text(_HOW_TO_WRITE)
     for name, method in ADAPTERS.items():
         needs = method().needs
         needed = [text for field, text in _NEEDS.items() if getattr(needs, field)]
@@ -65,11 +65,11 @@ def print_methods() -> None:
         ]
         if needs.reference:
             settings.append("reference=FILE")
-        show(name, "bold")
-        show(inspect.cleandoc(method.__doc__ or "").splitlines()[0], indent=4)
-        show(f"Needs: {', '.join(needed) or 'nothing'}.", indent=4)
-        show(f"Settings: {', '.join(settings) or 'none'}", indent=4)
-    show(_COST)
+        print_text(name, "bold")
+        print_text(inspect.cleandoc(method.__doc__ or "").splitlines()[0], indent=4)
+        print_text(f"Needs: {', '.join(needed) or 'nothing'}.", indent=4)
+        print_text(f"Settings: {', '.join(settings) or 'none'}", indent=4)
+    print_text(_COST)
 
 
 def _option(name: str, metavar: str, text: str, default: str | bool = True) -> Any:
@@ -85,7 +85,7 @@ def _option(name: str, metavar: str, text: str, default: str | bool = True) -> A
     )
 
 
-PredictionMethod = Annotated[
+PredictionMethodOption = Annotated[
     str | None,
     _option(
         "--adapter",
@@ -95,7 +95,7 @@ PredictionMethod = Annotated[
         default="association-correction with --sensitive, else zero-shot",
     ),
 ]
-FittedMethod = Annotated[
+FittedMethodOption = Annotated[
     str,
     _option(
         "--adapter",
@@ -103,7 +103,7 @@ FittedMethod = Annotated[
         "Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
     ),
 ]
-AuditedMethods = Annotated[
+AuditedMethodsOption = Annotated[
     list[str],
     _option(
         "--adapters",
@@ -112,7 +112,7 @@ AuditedMethods = Annotated[
         "is what others are compared with.",
     ),
 ]
-ExaminedMethods = Annotated[
+ExaminedMethodsOption = Annotated[
     list[str],
     _option(
         "--adapters",

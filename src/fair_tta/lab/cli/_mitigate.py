@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli._console import LEFT_OUT, exits
-from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
-from fair_tta.lab.cli._inputs import GOES_ON, make_classifier, run_notes
-from fair_tta.lab.cli._labels import log_prompts, read_labels
+from fair_tta.lab.cli._console import EXIT_LEFT_OUT, errors_as_exit_codes
+from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._inputs import RESUME_HINT, make_classifier, run_notes
+from fair_tta.lab.cli._labels import labels_from_options, log_prompts
 from fair_tta.lab.cli._options import (
     EncoderOptions,
     ImageEncoderOptions,
@@ -70,15 +70,19 @@ def mitigate_command(
             "it is needed, for the attribute values between which gaps are measured.",
             param_hint="--sensitive-column",
         )
-    refuse_unused(context, label_file.unused(), encoder.unused(images is not None))
+    reject_unused_options(
+        context, label_file.unused(), encoder.unused(images is not None)
+    )
 
-    with exits(context, lambda: f"Stopped. {GOES_ON}", labels_csv="--labels"):
+    with errors_as_exit_codes(
+        context, lambda: f"Stopped. {RESUME_HINT}", labels_csv="--labels"
+    ):
         # A wrong label file is refused before PyTorch is imported
-        values, asked = read_labels(images, label_file, prompts, encoder, out)
+        values, asked = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._mitigate import candidates, choose_method, conclusion
-        from fair_tta.lab._folder import REPORT, audit_folder
-        from fair_tta.lab._terminal import progress_bars, show
+        from fair_tta.lab._folder import REPORT_FILE, audit_folder
+        from fair_tta.lab._terminal import print_text, progress_bars
         from fair_tta.lab.cli._tables import print_audit
         from fair_tta.lab.runs._local import Local
         from fair_tta.methods._reference import Reference
@@ -124,11 +128,13 @@ def mitigate_command(
         else:
             mitigation.classifier.save(file)
         print_audit(result)
-        show(f"\n{mitigation.reason}")
+        print_text(f"\n{mitigation.reason}")
         if mitigation.adapter is not None:
-            show(f"Written to {out}: {ADAPTER}, {REPORT}\n\n{lines}", wrap=False)
+            print_text(
+                f"Written to {out}: {ADAPTER}, {REPORT_FILE}\n\n{lines}", wrap=False
+            )
     if result.problems.lost:
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(EXIT_LEFT_OUT)
 
 
 def _python_lines(

@@ -17,8 +17,8 @@ import typer
 
 from fair_tta._io import printable
 from fair_tta.errors import PromptError
-from fair_tta.lab.cli._console import log, usage
-from fair_tta.lab.cli._names import sensitive_option, targets_option
+from fair_tta.lab.cli._console import log, parse_option
+from fair_tta.lab.cli._names import parse_sensitive_texts, parse_target_texts
 from fair_tta.prompts._templates import Templates, parse_template
 
 if TYPE_CHECKING:
@@ -69,13 +69,17 @@ class PromptOptions:
 
     def read(self) -> PromptSpec:
         """Return what the model is asked, or raise a usage error."""
-        targets = usage("--targets", targets_option, self.targets)
-        sensitive = usage("--sensitive", sensitive_option, self.sensitive, "sensitive")
+        targets = parse_option("--targets", parse_target_texts, self.targets)
+        sensitive = parse_option(
+            "--sensitive", parse_sensitive_texts, self.sensitive, "sensitive"
+        )
         return PromptSpec(targets, sensitive, self.read_templates(bool(sensitive)))
 
     def read_templates(self, has_sensitive: bool) -> Templates:
         """Return the sentences; those with attribute values have a slot for them."""
-        return usage("--template", _read_templates, self.template or [], has_sensitive)
+        return parse_option(
+            "--template", _read_templates, self.template or [], has_sensitive
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
-from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._console import (
+    EXIT_LEFT_OUT,
+    errors_as_exit_codes,
+    log,
+    parse_option,
+)
+from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
 from fair_tta.lab.cli._inputs import log_fitted, make_classifier
-from fair_tta.lab.cli._methods import FittedMethod
+from fair_tta.lab.cli._methods import FittedMethodOption
 from fair_tta.lab.cli._options import (
     EncoderOptions,
     ModelOptions,
@@ -52,7 +57,7 @@ def app_command(
 
     Nothing is sent anywhere. What is uploaded lies in a temporary folder and is deleted at the end.
     """
-    with exits(context):
+    with errors_as_exit_codes(context):
         from fair_tta.lab import serve
 
         def ready(url: str) -> None:
@@ -101,9 +106,9 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
-    from fair_tta.lab._terminal import progress_bars, show, show_table
+    from fair_tta.lab._terminal import print_table, print_text, progress_bars
 
-    with exits(context), progress_bars(None) as bars:
+    with errors_as_exit_codes(context), progress_bars(None) as bars:
         _check_file(out)
         from transformers.utils import logging
 
@@ -130,16 +135,16 @@ def demo_command(
             return list(episodes)
 
         with demo.one_thread():
-            episodes = play(TASKS.values(), demo.ONE_VIEW, one_view, "images")
-            few = play([BIRDS], demo.WITH_VIEWS, pictures, "images with 64 views")
-        audits = demo.to_audits(episodes)
-        with_views = demo.to_audits(few)
+            episodes = play(TASKS.values(), demo.ONE_VIEW_METHODS, one_view, "images")
+            few = play([BIRDS], demo.VIEW_METHODS, pictures, "images with 64 views")
+        audits = demo.audits_by_task(episodes)
+        with_views = demo.audits_by_task(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
-        write_whole(out, demo.to_html(episodes, audits, with_views, table).encode())
-        show_table(demo.to_rich(table))
-        show(demo.DEMO_LEGEND + "\n")
+        write_whole(out, demo.demo_page(episodes, audits, with_views, table).encode())
+        print_table(demo.terminal_table(table))
+        print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
-        show(f"The report is in {out}: open it in a browser.")
+        print_text(f"The report is in {out}: open it in a browser.")
 
 
 def _check_file(out: Path) -> None:
@@ -159,7 +164,7 @@ def _check_file(out: Path) -> None:
 def fit_command(
     context: typer.Context,
     *,
-    adapter: FittedMethod,
+    adapter: FittedMethodOption,
     images: Annotated[
         Path | None,
         typer.Option(
@@ -176,8 +181,8 @@ def fit_command(
     The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names.
     An image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
-    refuse_unused(context, encoder.unused(images is not None))
-    with exits(context, reference="--images"):
+    reject_unused_options(context, encoder.unused(images is not None))
+    with errors_as_exit_codes(context, reference="--images"):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.runs._reference import check_fittable, fit_on_folder
         from fair_tta.methods._reference import Reference
@@ -191,9 +196,9 @@ def fit_command(
                 "something else): choose another name.",
                 argument="out",
             )
-        method = usage("--adapter", parse_adapter, adapter)
+        method = parse_option("--adapter", parse_adapter, adapter)
         methods = {adapter: method}
-        usage("--adapter", check_fittable, methods)
+        parse_option("--adapter", check_fittable, methods)
 
         classifier = make_classifier(context, prompts.read(), encoder, adapter=method)
         reference: Any = encoder.stored or images
@@ -206,7 +211,7 @@ def fit_command(
         log_fitted(fitted)
         log(f"Written: {str(out)!r}.")
     if fitted.left_out:
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(EXIT_LEFT_OUT)
 
 
 def report_command(
@@ -229,9 +234,9 @@ def report_command(
 
     Printed, a page is complete in either case.
     """
-    with exits(path="--out"):
+    with errors_as_exit_codes(path="--out"):
         from fair_tta.auditing import Audit
-        from fair_tta.lab._terminal import show
+        from fair_tta.lab._terminal import print_text
         from fair_tta.lab.report import write_report
 
         try:
@@ -246,4 +251,4 @@ def report_command(
                 f"`--out` should be another file than the audit (got {str(path)!r})."
             )
         write_report(found, path, full=full)
-        show(f"Written to {path}", wrap=False)
+        print_text(f"Written to {path}", wrap=False)

@@ -13,16 +13,21 @@ import typer
 
 from fair_tta._io import printable, write_row
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.cli._console import LEFT_OUT, exits, log, usage
-from fair_tta.lab.cli._expand import refuse_unused, with_shared_options
+from fair_tta.lab.cli._console import (
+    EXIT_LEFT_OUT,
+    errors_as_exit_codes,
+    log,
+    parse_option,
+)
+from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
 from fair_tta.lab.cli._inputs import (
-    GOES_ON,
+    RESUME_HINT,
     check_methods,
-    chosen_images,
+    image_lister,
     log_fitted,
     make_classifier,
 )
-from fair_tta.lab.cli._methods import PredictionMethod
+from fair_tta.lab.cli._methods import PredictionMethodOption
 from fair_tta.lab.cli._options import (
     ImageOptions,
     PromptOptions,
@@ -40,12 +45,12 @@ _ANSWER_WIDTH = 14  # two of them leave room for a path in 80 columns
 Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
 """Paths of images with their predictions, or why there is none."""
 
-Names = Sequence[str]
-Printer: TypeAlias = "Callable[[Answered, Names, Names, bool], None]"
+NameSequence = Sequence[str]
+Printer: TypeAlias = "Callable[[Answered, NameSequence, NameSequence, bool], None]"
 
 
 def print_json(
-    answered: Answered, targets: Names, attributes: Names, is_first: bool
+    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
 ) -> None:
     """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
     import json  # help does not wait for it
@@ -60,7 +65,7 @@ def print_json(
 
 
 def print_csv(
-    answered: Answered, targets: Names, attributes: Names, is_first: bool
+    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
 ) -> None:
     """A row per image, with a column for the probability of each target."""
     text = io.StringIO(newline="")
@@ -74,7 +79,7 @@ def print_csv(
             n_empty = len(targets) + len(attributes) + 4
             write_row(text, [path, *[""] * n_empty, answer])
             continue
-        cells: list[object] = [path, answer.label, _zero_shot(answer)]
+        cells: list[object] = [path, answer.label, _zero_shot_label(answer)]
         cells += [answer.probabilities[target] for target in targets]
         cells += [answer.sensitive_entropy[attribute] for attribute in attributes]
         cells += [
@@ -87,14 +92,14 @@ def print_csv(
 
 
 def print_table(
-    answered: Answered, targets: Names, attributes: Names, is_first: bool
+    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
 ) -> None:
     """Columns whose width does not depend on the rows, which are shown before all are known."""
     from rich import box
     from rich.table import Column, Table
     from rich.text import Text
 
-    from fair_tta.lab._terminal import show_table
+    from fair_tta.lab._terminal import print_table
 
     longest = max(len(UNREADABLE), *(len(printable(target)) for target in targets))
     answer_width = min(_ANSWER_WIDTH, longest)
@@ -127,16 +132,16 @@ def print_table(
             printable(path),
             printable(answer.label),
             f"{answer.probabilities[answer.label]:.3f}",
-            printable(_zero_shot(answer)),
+            printable(_zero_shot_label(answer)),
         ]
         if attributes:
-            cells.append(_entropies(answer, attributes))
+            cells.append(_entropy_cell(answer, attributes))
         cells.append("changed" if answer.flipped else "")
         table.add_row(*[Text(cell) for cell in cells])
-    show_table(table)
+    print_table(table)
 
 
-def _entropies(answer: Prediction, attributes: Names) -> str:
+def _entropy_cell(answer: Prediction, attributes: NameSequence) -> str:
     """Return the entropy of each attribute before and after, with names if there are several."""
     lines = []
     for attribute in attributes:
@@ -148,7 +153,7 @@ def _entropies(answer: Prediction, attributes: Names) -> str:
     return "\n".join(lines)
 
 
-def _zero_shot(answer: Prediction) -> str:
+def _zero_shot_label(answer: Prediction) -> str:
     """Return the label of the zero-shot answer."""
     return max(answer.zero_shot, key=answer.zero_shot.__getitem__)
 
@@ -165,7 +170,7 @@ def predict_command(
     *,
     images: ImageOptions,
     prompts: PromptOptions,
-    adapter: PredictionMethod = None,
+    adapter: PredictionMethodOption = None,
     reference_set: ReferenceOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per image and line.")
@@ -190,7 +195,7 @@ def predict_command(
         raise typer.BadParameter(
             "choose one of --json and --csv.", param_hint="--json, --csv"
         )
-    refuse_unused(
+    reject_unused_options(
         context,
         encoder.unused(bool(images.images)),
         reference_set.unused(),
@@ -202,11 +207,15 @@ def predict_command(
 
     def stopped() -> str:
         text = f"Stopped; {n_done} images are answered."
-        return text if out is None else f"{text} {GOES_ON}"
+        return text if out is None else f"{text} {RESUME_HINT}"
 
-    with exits(context, stopped):
+    with errors_as_exit_codes(context, stopped):
         from fair_tta.lab._terminal import progress_bars
-        from fair_tta.lab._unlabelled import NO_IMAGE, image_sources, predict_images
+        from fair_tta.lab._unlabelled import (
+            NO_IMAGE_FOUND,
+            image_sources,
+            predict_images,
+        )
         from fair_tta.lab.runs._local import Local
         from fair_tta.lab.runs._reference import fit_adapters
         from fair_tta.lab.runs._runner import batched
@@ -215,7 +224,7 @@ def predict_command(
         # Wrong options are refused before the model is loaded
         if adapter is None:
             adapter = "association-correction" if prompts.sensitive else "zero-shot"
-        method = usage("--adapter", parse_adapter, adapter)
+        method = parse_option("--adapter", parse_adapter, adapter)
         named = {short_name(adapter): method}
         reference = reference_set.reference
         check_methods("--adapter", named, encoder.features, reference, in_folds=False)
@@ -228,9 +237,7 @@ def predict_command(
             views=encoder.views,
         )
 
-        list_images = chosen_images(
-            images, encoder, is_read_twice=reference is not None
-        )
+        list_images = image_lister(images, encoder, is_read_twice=reference is not None)
         if reference is not None:
             with progress_bars(run.progress) as bars:
                 fitted = fit_adapters(
@@ -285,8 +292,8 @@ def predict_command(
                 update(n_done, total)
         if n_done == 0:
             print_answers([], classifier.targets, attributes, True)
-            raise FairTTAError(NO_IMAGE)
+            raise FairTTAError(NO_IMAGE_FOUND)
     if n_failed:
         log(f"{n_failed} of {n_done} images could not be used.")
     if n_failed or encoder.has_left_out:
-        raise typer.Exit(LEFT_OUT)
+        raise typer.Exit(EXIT_LEFT_OUT)

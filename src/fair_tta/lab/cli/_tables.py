@@ -13,16 +13,23 @@ from fair_tta.auditing._examination import (
     ExaminationDocument,
     PerceivedAttribute,
 )
-from fair_tta.auditing._judge import not_measurable
-from fair_tta.lab._folder import AUDIT, CARD, PREDICTIONS, PROBLEMS, REPORT, FolderAudit
-from fair_tta.lab._terminal import make_table, show, show_table
+from fair_tta.auditing._judge import label_cautions
+from fair_tta.lab._folder import (
+    AUDIT_FILE,
+    CARD_FILE,
+    PREDICTIONS_FILE,
+    PROBLEMS_FILE,
+    REPORT_FILE,
+    FolderAudit,
+)
+from fair_tta.lab._terminal import make_table, print_table, print_text
 from fair_tta.lab.report import _examination as sentences
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import axis, short
 from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
 from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, figure_text, images
-from fair_tta.lab.runs._store import ROWS
+from fair_tta.lab.runs._store import ROWS_FILE
 from fair_tta.metrics._estimates import Estimate
 
 SHOWN_METRICS = {
@@ -37,11 +44,11 @@ LEGEND = (
     "by how much two groups of a class typically differ; EOD: equalized-odds difference."
 )
 
-_SIGNS = (
+_REPORT_SIGNS = (
     "\N{MULTIPLICATION SIGN}\N{WHITE CIRCLE}\N{BLACK CIRCLE}\N{HORIZONTAL ELLIPSIS}"
 )
 _PLAIN = str.maketrans(
-    dict(zip(SPACE + MINUS + _SIGNS, " -xo*~", strict=True)) | {ARROW: "->"}
+    dict(zip(SPACE + MINUS + _REPORT_SIGNS, " -xo*~", strict=True)) | {ARROW: "->"}
 )
 """Signs of reports as characters that every terminal has."""
 
@@ -53,9 +60,9 @@ _LONGEST_TRACK = 60  # wider ones are not read better
 def print_audit(result: FolderAudit) -> None:
     """Print the figures of each run with intervals, differences, and what was left out."""
     document = result.audit.document
-    for sentence in not_measurable(document):
-        show(sentence, "bold")
-    show(verdict.audit_title(document), "bold")
+    for sentence in label_cautions(document):
+        print_text(sentence, "bold")
+    print_text(verdict.audit_title(document), "bold")
     warnings = [
         text for text in result.audit.warnings if not text.startswith(SAID_FIRST)
     ]
@@ -63,36 +70,40 @@ def print_audit(result: FolderAudit) -> None:
 
     level = f"{document.settings.level:.0%} intervals in brackets; percent"
     figures = {run.name: run.metrics.by_name() for run in document.runs}
-    show_table(
+    print_table(
         _metric_table(f"{document.data.n} images; {level}", figures, signed=False)
     )
     if document.comparisons:
         title = f"Difference from {document.comparisons[0].reference}, paired"
         changes = {each.run: each.adjusted.by_name() for each in document.comparisons}
-        show_table(_metric_table(title, changes, signed=True))
-    show(LEGEND)
+        print_table(_metric_table(title, changes, signed=True))
+    print_text(LEGEND)
     for sentence in _withheld_sentences(document):
-        show(sentence)
+        print_text(sentence)
     cost = cost_sentence(document)
     if cost:
-        show(cost)
-    show()
+        print_text(cost)
+    print_text()
 
     for name in document.data.harmful:
-        show_table(harm_table(document, name))
+        print_table(harm_table(document, name))
     if any(run.perceived for run in document.runs):
-        show_table(_pseudo_eod_table(document))
+        print_table(_pseudo_eod_table(document))
     if result.problems:
-        show(f"{result.problems.headline()}:")
+        print_text(f"{result.problems.headline()}:")
         for line in result.problems.lines():
-            show(f"  {line}")
+            print_text(f"  {line}")
     if result.out is not None:
-        files = [AUDIT, f"{REPORT} {images_inside(result.embedded)}", CARD]
+        files = [
+            AUDIT_FILE,
+            f"{REPORT_FILE} {embedded_images_text(result.embedded)}",
+            CARD_FILE,
+        ]
         if result.adapters:  # predictions of others have no rows
-            files += [PREDICTIONS, ROWS]
+            files += [PREDICTIONS_FILE, ROWS_FILE]
             if result.problems:
-                files.append(PROBLEMS)
-        show(f"Written to {result.out}: {', '.join(files)}")
+                files.append(PROBLEMS_FILE)
+        print_text(f"Written to {result.out}: {', '.join(files)}")
 
 
 def _withheld_sentences(document: AuditDocument) -> list[str]:
@@ -108,7 +119,7 @@ def _withheld_sentences(document: AuditDocument) -> list[str]:
     return sorted(reasons)
 
 
-def images_inside(n: int) -> str:
+def embedded_images_text(n: int) -> str:
     """Return how many images a page has inside."""
     return f"({images(n) if n else 'no images'} inside)"
 
@@ -127,15 +138,15 @@ def print_verdict(tasks: Sequence[NamedAudit], warnings: Sequence[str] = ()) -> 
         lines += [
             "",
             figure.heading.translate(_PLAIN),
-            *_drawn(figure, Console().width),
+            *_chart_lines(figure, Console().width),
         ]
         lines += [f"{text}." for text in figure.sentences]
     for line in lines:
-        show(line.translate(_PLAIN), bold="^What (is|was|helps|to)[^:]*:")
-    show()
+        print_text(line.translate(_PLAIN), bold="^What (is|was|helps|to)[^:]*:")
+    print_text()
 
 
-def _drawn(figure: Figure, width: int) -> list[str]:
+def _chart_lines(figure: Figure, width: int) -> list[str]:
     """Return a line for each name: o before, * after, and both as numbers."""
     rows = figure.rows
     name_width = min(_LONGEST_NAME, max(cell_len(row.name) for row in rows))
@@ -240,26 +251,26 @@ def print_examination(examination: Examination) -> None:
     """Print what is perceived of each attribute, and what each method would change."""
     document = examination.document
     level = f"{document.settings.level:.0%} intervals in brackets"
-    show(f"{document.n} images without labels; {level}; percent\n")
+    print_text(f"{document.n} images without labels; {level}; percent\n")
     for attribute, perceived in document.attributes.items():
         for card in sentences.cards(document, attribute):
-            show(f"{card.heading}: {card.text}", _TONES[card.tone])
-        show()
-        show_table(_association_table(attribute, perceived))
-        show(_confidence_sentence(perceived))
-        show()
-        show_table(_change_table(attribute, perceived, document))
+            print_text(f"{card.heading}: {card.text}", _TONES[card.tone])
+        print_text()
+        print_table(_association_table(attribute, perceived))
+        print_text(_confidence_sentence(perceived))
+        print_text()
+        print_table(_change_table(attribute, perceived, document))
         if len(document.adapters) > 1:
-            show(_NOT_CORRECTED)
+            print_text(_NOT_CORRECTED)
         if document.adapters:
-            show_table(_label_plan_table(attribute, document))
+            print_table(_label_plan_table(attribute, document))
         for sentence in sentences.label_plan(document, attribute):
-            show(sentence)
-        show()
+            print_text(sentence)
+        print_text()
     if document.adapters:
-        show(document.notice)
+        print_text(document.notice)
     for warning in sentences.banners(document):
-        show(f"Note: {warning}")
+        print_text(f"Note: {warning}")
 
 
 def _association_table(attribute: str, perceived: PerceivedAttribute) -> Group:

@@ -37,7 +37,7 @@ from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import FittedMethod, fit_encoded
 from fair_tta.models._stored_text import sees_images
 
-Counting = Callable[[int, int | None], None]
+OpenEndedProgress = Callable[[int, int | None], None]
 """Receives how many images are finished, and how many there are if that is known."""
 
 K = TypeVar("K")
@@ -52,7 +52,7 @@ def fit_on_images(
     *,
     in_folds: bool = False,
     kept: Path | None = None,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
     """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
@@ -142,7 +142,7 @@ def fit_on_folder(
     images: Iterable[ImageSource] | None = None,
     *,
     reference_is_data: bool = False,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
     """Fit the methods that need it on the images of a folder; others stay as they are.
 
@@ -271,7 +271,7 @@ def fit_adapters(
     classes: Sequence[str] = (),
     reference_is_data: bool = False,
     kept: Path | None = None,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
     """Methods that are ready, or an error before any image is classified.
 
