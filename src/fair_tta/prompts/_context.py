@@ -185,7 +185,9 @@ class SharedContext:
         self._ids_of_text: dict[str, list[int]] = {}
         self.token_ids: list[int] = []
         """Token ids of the context, in the order of the sentence."""
-        merged: set[tuple[int, ...]] = set()  # most prompts have the same template tokens
+        merged: set[tuple[int, ...]] = (
+            set()
+        )  # most prompts have the same template tokens
         for prompts in prompt_groups:
             for _, template_ids in self._find_template(prompts):
                 if tuple(template_ids) not in merged:
@@ -219,7 +221,7 @@ class SharedContext:
         if not all(has_context):
             text = located.texts[has_context.index(False)]
             raise PromptError(
-                "`template` should have words besides its slots, there is no context to adapt "
+                "`template` should have words besides its slots; there is no context to adapt "
                 f"in {text!r}.",
                 argument="template",
             )
