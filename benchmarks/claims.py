@@ -77,7 +77,7 @@ class Check:
     """A part of a statement: a mean over seeds that should lie above (or below) a bound."""
 
     claim: str
-    what: str
+    title: str
     values: np.ndarray
     above: float | None = None
     below: float | None = None
@@ -106,23 +106,25 @@ class Check:
         )
 
 
-def checks(found: Figures) -> list[Check]:
+def checks(figures: Figures) -> list[Check]:
     tasks = list(TASKS)
 
     def against(
-        task: str, method: str, metric: str, other: str = "ZeroShot"
+        task: str, method: str, metric: str, baseline: str = "ZeroShot"
     ) -> np.ndarray:
-        return found[task, method, metric] - found[task, other, metric]
+        return figures[task, method, metric] - figures[task, baseline, metric]
 
-    def average(method: str, metric: str, other: str = "ZeroShot") -> np.ndarray:
-        return np.mean([against(task, method, metric, other) for task in tasks], axis=0)
+    def average(method: str, metric: str, baseline: str = "ZeroShot") -> np.ndarray:
+        return np.mean(
+            [against(task, method, metric, baseline) for task in tasks], axis=0
+        )
 
-    made = []
+    claims = []
     for method in ("TPT", "Zero"):
         claim = "1: TPT and Zero worsen subgroup metrics"
         for metric, sign in ((WGA, "below"), (BIAS, "above"), (EOD, "above")):
             bound = {sign: 0.0}
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{method}, {metric}, average",
@@ -131,7 +133,7 @@ def checks(found: Figures) -> list[Check]:
                 )
             )
             for task in tasks:
-                made.append(
+                claims.append(
                     Check(
                         claim,
                         f"{method}, {metric}, {task}",
@@ -142,7 +144,7 @@ def checks(found: Figures) -> list[Check]:
     for method in FAIR:
         claim = "2: accuracy within 1 point, worst group not lower, higher on average"
         for task in tasks:
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{method}, accuracy, {task}",
@@ -150,7 +152,7 @@ def checks(found: Figures) -> list[Check]:
                     above=-1.0,
                 )
             )
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{method}, worst group, {task}",
@@ -158,7 +160,7 @@ def checks(found: Figures) -> list[Check]:
                     above=0.0,
                 )
             )
-        made.append(
+        claims.append(
             Check(
                 claim,
                 f"{method}, worst group, average",
@@ -169,7 +171,7 @@ def checks(found: Figures) -> list[Check]:
     for method in FAIR:
         claim = "3: ASI up by 10 points or more, ATC down by 3 or less"
         for task in tasks:
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{method}, ASI, {task}",
@@ -177,7 +179,7 @@ def checks(found: Figures) -> list[Check]:
                     above=10.0,
                 )
             )
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{method}, ATC, {task}",
@@ -190,7 +192,7 @@ def checks(found: Figures) -> list[Check]:
         plain = f"{method}, no ELRA"
         for metric, sign in ((ACC, "below"), (WGA, "below")):
             for task in tasks:
-                made.append(
+                claims.append(
                     Check(
                         claim,
                         f"{plain}, {metric}, {task}",
@@ -198,7 +200,7 @@ def checks(found: Figures) -> list[Check]:
                         **{sign: 0.0},
                     )
                 )
-            made.append(
+            claims.append(
                 Check(
                     claim,
                     f"{plain}, {metric}, average",
@@ -210,21 +212,21 @@ def checks(found: Figures) -> list[Check]:
         claim = "5: little change for lambda from 100 to inf (at most 2 points)"
         for metric, task in itertools.product((ACC, WGA), tasks):
             curves = np.stack(
-                [found[task, f"{name} {lam:g}", metric] for lam in LAMBDAS]
+                [figures[task, f"{name} {lam:g}", metric] for lam in LAMBDAS]
             )
             spread = curves.max(0) - curves.min(0)
-            made.append(
+            claims.append(
                 Check(claim, f"{name}, range of {metric}, {task}", spread, below=2.0)
             )
-    return made
+    return claims
 
 
-def best_projections(found: Figures) -> dict[str, tuple[float, float]]:
+def best_projections(figures: Figures) -> dict[str, tuple[float, float]]:
     """Of each task OrthCali's lambda with the best worst group, and by how much it leads."""
     best = {}
     for task in TASKS:
         means = {
-            lam: found[task, f"OrthCali {lam:g}", WGA].mean() for lam in PROJECTIONS
+            lam: figures[task, f"OrthCali {lam:g}", WGA].mean() for lam in PROJECTIONS
         }
         ranked = sorted(means, key=lambda lam: -means[lam])
         best[task] = (ranked[0], float(means[ranked[0]] - means[ranked[-1]]))
@@ -248,7 +250,7 @@ def measure(seeds: int, pictures: int, first: int) -> Figures:
             "max_relative_step",
             math.inf,
         )
-        found = measure_images(
+        figures = measure_images(
             [*episode.task.targets],
             [drawn.target for drawn in episode.images],
             {
@@ -257,21 +259,21 @@ def measure(seeds: int, pictures: int, first: int) -> Figures:
             },
             episode.predictions,
         )
-        found[STEPS[0]] = float(np.median(steps)) if steps else math.nan
-        found[STEPS[1]] = 100 * float(
+        figures[STEPS[0]] = float(np.median(steps)) if steps else math.nan
+        figures[STEPS[1]] = 100 * float(
             np.mean([s >= 0.999 * min(bound, 2.0) for s in steps or [math.nan]])
         )
-        for metric, value in found.items():
+        for metric, value in figures.items():
             rows.setdefault((episode.task.name, episode.method, metric), []).append(
                 value
             )
     return {key: np.array(values) for key, values in rows.items()}
 
 
-def cells_of(found: Figures, task: str, method: str) -> list[str]:
+def cells_of(figures: Figures, task: str, method: str) -> list[str]:
     """Return the row of a method: every metric, the median step and the share of long ones."""
-    means = [f"{found[task, method, key].mean():.1f}" for key in TITLES]
-    middle, bounded = (found[task, method, name].mean() for name in STEPS)
+    means = [f"{figures[task, method, key].mean():.1f}" for key in TITLES]
+    middle, bounded = (figures[task, method, name].mean() for name in STEPS)
     steps = ["", ""] if math.isnan(middle) else [f"{middle:.2f}", f"{bounded:.0f}"]
     return [*means, *steps]
 
@@ -292,37 +294,37 @@ def main() -> None:
         help="write a table to this folder",
     )
     arguments = parser.parse_args()
-    found = measure(arguments.seeds, arguments.pictures, arguments.first_seed)
+    measured = measure(arguments.seeds, arguments.pictures, arguments.first_seed)
     console = Console(width=120)
     for task in TASKS:
-        shown = Table(title=f"{task}, mean over {arguments.seeds} seeds")
-        shown.add_column("method")
+        task_table = Table(title=f"{task}, mean over {arguments.seeds} seeds")
+        task_table.add_column("method")
         for title in (*TITLES.values(), STEPS[0], f"{STEPS[1]}, %"):
-            shown.add_column(title, justify="right")
+            task_table.add_column(title, justify="right")
         for method in METHODS:
-            shown.add_row(method, *cells_of(found, task, method))
-        console.print(shown)
-    made = checks(found)
-    for claim, group in itertools.groupby(made, key=lambda check: check.claim):
+            task_table.add_row(method, *cells_of(measured, task, method))
+        console.print(task_table)
+    claims = checks(measured)
+    for claim, group in itertools.groupby(claims, key=lambda check: check.claim):
         parts = Table("part", "mean", "95 % interval", "verdict", title=claim)
         for check in group:
             mean, low, high = check.interval
             parts.add_row(
-                check.what, f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", check.verdict
+                check.title, f"{mean:+.1f}", f"{low:+.1f} to {high:+.1f}", check.verdict
             )
         console.print(parts)
     console.print(
         "6: OrthCali's best lambda (worst group) by task, and its lead over the worst one:"
     )
-    for task, (lam, lead) in best_projections(found).items():
+    for task, (lam, lead) in best_projections(measured).items():
         console.print(f"   {task}: {lam:g}, {lead:.1f} points")
     if arguments.json:
-        figures = {" | ".join(key): values.tolist() for key, values in found.items()}
+        figures = {" | ".join(key): values.tolist() for key, values in measured.items()}
         arguments.json.write_text(json.dumps(figures, indent=1), "utf-8")
     if arguments.results:
         head = ["task", "method", *TITLES.values(), STEPS[0], f"{STEPS[1]}, %"]
         rows = [
-            [task, name, *cells_of(found, task, name)]
+            [task, name, *cells_of(measured, task, name)]
             for task in TASKS
             for name in MAIN
         ]

@@ -89,13 +89,15 @@ FIGURES: dict[str, Figure] = {
 def square_gap(table: Floats) -> float:
     """The mean squared difference between two groups of a class, pair by pair; NaN if none."""
     n, rates = table.sum(-1), true_positive(table)
-    found = []
+    squared_gaps = []
     for c in range(n.shape[1]):
-        some = rates[n[:, c] > 0, c]
-        if len(some) > 1:
-            pairs = [(a - b) ** 2 for i, a in enumerate(some) for b in some[:i]]
-            found.append(float(np.mean(pairs)))
-    return float(np.mean(found)) if found else math.nan
+        class_rates = rates[n[:, c] > 0, c]
+        if len(class_rates) > 1:
+            pairs = [
+                (a - b) ** 2 for i, a in enumerate(class_rates) for b in class_rates[:i]
+            ]
+            squared_gaps.append(float(np.mean(pairs)))
+    return float(np.mean(squared_gaps)) if squared_gaps else math.nan
 
 
 def value(figure: Figure, table: Floats) -> float:
@@ -132,14 +134,14 @@ class Design:
     @cached_property
     def tables(self) -> tuple[Floats, Floats]:
         """Expected confusion counts before and after: ``[groups, true, predicted]``."""
-        made = []
+        tables = []
         for right in (self.right, self.right - self.lost + self.won):
             wrong = self._wrong()
             table = (1 - right)[..., None] * wrong
             classes = np.arange(self.n.shape[1])
             table[:, classes, classes] = right
-            made.append(table * self.n[..., None])
-        return made[0], made[1]
+            tables.append(table * self.n[..., None])
+        return tables[0], tables[1]
 
     def _wrong(self) -> Floats:
         """Shares of wrong answers: ``[true, predicted]``."""
@@ -157,16 +159,16 @@ class Design:
     def pairs(self) -> Floats:
         """Probabilities of both answers: ``[groups, true, before, after]``."""
         groups, classes = self.n.shape
-        made = np.zeros((groups, classes, classes, classes))
+        pairs = np.zeros((groups, classes, classes, classes))
         wrong = self._wrong()
         for g in range(groups):
             for c in range(classes):
-                made[g, c, c, c] = self.right[g, c] - self.lost[g, c]
-                made[g, c, c] += self.lost[g, c] * wrong[c]
-                made[g, c, :, c] += self.won[g, c] * wrong[c]
+                pairs[g, c, c, c] = self.right[g, c] - self.lost[g, c]
+                pairs[g, c, c] += self.lost[g, c] * wrong[c]
+                pairs[g, c, :, c] += self.won[g, c] * wrong[c]
                 twice = 0.8 * np.diag(wrong[c]) + 0.2 * np.outer(wrong[c], wrong[c])
-                made[g, c] += (1 - self.right[g, c] - self.won[g, c]) * twice
-        return made
+                pairs[g, c] += (1 - self.right[g, c] - self.won[g, c]) * twice
+        return pairs
 
     def oracle(self, figure: Figure) -> float:
         """How often somebody shows the change who knows the variance and which groups matter."""
@@ -177,18 +179,20 @@ class Design:
         )
         slopes = []
         for table in self.tables:
-            shares, found = table * luck, np.zeros_like(table)
-            for place in np.ndindex(table.shape):
+            shares, gradient = table * luck, np.zeros_like(table)
+            for cell in np.ndindex(table.shape):
                 moved = shares.copy()
-                moved[place] += 1e-7 * self.n[place[:2]]
-                found[place] = (float(function(moved)) - float(function(shares))) / 1e-7
-            slopes.append(found)
-        worth = (
+                moved[cell] += 1e-7 * self.n[cell[:2]]
+                gradient[cell] = (
+                    float(function(moved)) - float(function(shares))
+                ) / 1e-7
+            slopes.append(gradient)
+        weight = (
             slopes[1][:, :, None, :] - slopes[0][:, :, :, None]
         )  # of an image with such answers
-        middle = (self.pairs * worth).sum((2, 3), keepdims=True)
+        middle = (self.pairs * weight).sum((2, 3), keepdims=True)
         variance = (
-            (self.pairs * (worth - middle) ** 2).sum((2, 3)) / np.maximum(1, self.n)
+            (self.pairs * (weight - middle) ** 2).sum((2, 3)) / np.maximum(1, self.n)
         ).sum()
         change = float(function(self.tables[1])) - float(function(self.tables[0]))
         if variance < 1e-15:
@@ -209,11 +213,11 @@ class Design:
         forms, true_forms = ([change.forms(run) for run in of] for of in runs)
         largest = [np.mean([form.max() for form in run]) for run in true_forms]
         known, guarded = (0, 1) if largest[1] < largest[0] else (1, 0)
-        rest = []
+        remainders = []
         for c, true_form in enumerate(true_forms[known]):
             extreme = int(true_form[:, 0].argmax())
-            rest.append(forms[guarded][c] - forms[known][c][extreme])
-        return float(np.mean(upper_ends(rest) < 0))
+            remainders.append(forms[guarded][c] - forms[known][c][extreme])
+        return float(np.mean(upper_ends(remainders) < 0))
 
     def _rates(self, draws: int | None) -> list[CellRates]:
         """Rates before and after: the expected ones, or those of so many drawn audits."""
@@ -229,7 +233,7 @@ class Design:
                 for g, c in np.ndindex(groups, classes)
             ]
             counts = np.stack(drawn, 1).reshape(draws, groups, *shape[1:], classes)
-        made = []
+        cell_rates = []
         for of_after in (4, 3):
             table = np.moveaxis(
                 counts.sum(of_after), 0, -1
@@ -241,8 +245,8 @@ class Design:
                 right / np.maximum(1, n)[..., None],
                 table.sum(1) / of_group[..., None],
             )
-            made.append(CellRates(*rates, right.sum(1) / of_group, n))
-        return made
+            cell_rates.append(CellRates(*rates, right.sum(1) / of_group, n))
+        return cell_rates
 
     def _shares(self, group: int, target: int) -> Floats:
         """Probabilities of both answers of an image, which add up to 1."""
@@ -270,14 +274,14 @@ class Design:
         kept = (self.right - self.lost).ravel()[cell]
         first, second = kept + self.lost.ravel()[cell], kept + self.won.ravel()[cell]
         # [0, kept): right twice; [kept, kept + lost): before only; then: after only
-        was = luck < first
-        now = (luck < kept) | ((luck >= first) & (luck < first + second - kept))
+        right_before = luck < first
+        right_after = (luck < kept) | ((luck >= first) & (luck < first + second - kept))
         steps = [generator.integers(1, classes, len(cell)) for _ in range(2)]
         other, again = (
             (truth + (1 if self.next_class else step)) % classes for step in steps
         )
         keep = (
-            ~was & ~now & (generator.random(len(cell)) < 0.8)
+            ~right_before & ~right_after & (generator.random(len(cell)) < 0.8)
         )  # wrong twice, mostly the same
         again = np.where(keep, other, again)
         rows = AnswerTable(
@@ -285,7 +289,7 @@ class Design:
             {"group": tuple(range(groups))},
             truth,
             cell // classes,
-            (np.where(was, truth, other), np.where(now, truth, again)),
+            (np.where(right_before, truth, other), np.where(right_after, truth, again)),
             clusters=person if images_of_person > 1 else None,
         )
         before = generator.beta(0.5, self.skew, len(cell))
@@ -308,26 +312,26 @@ def upper_ends(differences: list[Floats]) -> Floats:
         first: Floats = (only + z * only.std(1, keepdims=True)).max(0)
         return first
     starts = np.cumsum([0, *map(len, differences)])
-    every = np.concatenate(differences) / classes
-    covariance = np.cov(every)
-    ends = np.empty(every.shape[1])
-    for draw in range(every.shape[1]):
-        values = every[:, draw]
+    all_differences = np.concatenate(differences) / classes
+    covariance = np.cov(all_differences)
+    upper_bounds = np.empty(all_differences.shape[1])
+    for draw in range(all_differences.shape[1]):
+        values = all_differences[:, draw]
         chosen = [a + int(values[a:b].argmax()) for a, b in pairwise(starts)]
         for _ in range(3):
             for c, (a, b) in enumerate(pairwise(starts)):
-                others = [place for k, place in enumerate(chosen) if k != c]
-                fixed = covariance[np.ix_(others, others)].sum()
+                other_cells = [cell for k, cell in enumerate(chosen) if k != c]
+                fixed = covariance[np.ix_(other_cells, other_cells)].sum()
                 variance = fixed + covariance[a:b, a:b].diagonal()
-                variance = variance + 2 * covariance[a:b, others].sum(1)
+                variance = variance + 2 * covariance[a:b, other_cells].sum(1)
                 end = (
-                    values[others].sum()
+                    values[other_cells].sum()
                     + values[a:b]
                     + z * np.sqrt(np.maximum(0, variance))
                 )
                 chosen[c] = a + int(end.argmax())
-                ends[draw] = end.max()
-    return ends
+                upper_bounds[draw] = end.max()
+    return upper_bounds
 
 
 # fmt: off
@@ -382,12 +386,12 @@ OF_PERSONS = (
 def designs() -> Iterator[Design]:
     """The populations that are tried."""
 
-    def cells(shape: tuple[int, int], base: float, **other: float) -> Floats:
-        made = np.full(shape, base)
-        for place, value in other.items():
-            g, c = map(int, place[2:].split("_"))
-            made[g, c] = value
-        return made
+    def cells(shape: tuple[int, int], base: float, **exceptions: float) -> Floats:
+        rates = np.full(shape, base)
+        for cell_name, value in exceptions.items():
+            g, c = map(int, cell_name[2:].split("_"))
+            rates[g, c] = value
+        return rates
 
     def design(
         name: str,
@@ -569,7 +573,7 @@ def designs() -> Iterator[Design]:
         [[0.96] * 10, [0.03] * 10],
     )
 
-    yield from (design(*each) for each in MORE)
+    yield from (design(*arguments) for arguments in MORE)
 
 
 @dataclass
@@ -609,13 +613,15 @@ class Tally:
         text = f"{100 * self.holds:.1f}"
         if not self.better:
             return text
-        shown = [
+        parts = [
             f"{sign}{100 * self.shows(side):.0f}"
             for sign, side in (("+", 1), ("-", -1))
         ]
-        both = f" ({100 * self.oracle:.0f}, {100 * self.fair_oracle:.0f})"
-        there = both if abs(self.truth) > 1e-9 and not math.isnan(self.oracle) else ""
-        return f"{text} {'/'.join(shown)}{there}"
+        oracles = f" ({100 * self.oracle:.0f}, {100 * self.fair_oracle:.0f})"
+        oracle_text = (
+            oracles if abs(self.truth) > 1e-9 and not math.isnan(self.oracle) else ""
+        )
+        return f"{text} {'/'.join(parts)}{oracle_text}"
 
 
 def simulate(
@@ -627,32 +633,34 @@ def simulate(
 ) -> dict[str, Tally]:
     """Draw audits and tally the intervals of changes, and of single runs after ``run:``."""
     generator = np.random.default_rng(seed)
-    found: dict[str, Tally] = {}
+    tallies: dict[str, Tally] = {}
     for name, figure in figures.items():
         if not math.isnan(design.truth(figure)):
             oracles = math.nan, math.nan
             if images_of_person == 1:
                 oracles = design.oracle(figure), design.fair_oracle(figure)
-            found[name] = Tally(design.truth(figure), figure.better, *oracles)
-            found[f"run: {name}"] = Tally(value(figure, design.tables[0]))
+            tallies[name] = Tally(design.truth(figure), figure.better, *oracles)
+            tallies[f"run: {name}"] = Tally(value(figure, design.tables[0]))
     atc = 1 - 0.5 / (0.5 + design.skew)  # of the beta distribution
     if images_of_person == 1:
-        found["ASI, ATC"] = Tally((0.3 / 3 + 0.7 * 0.02) * atc)
-        found["run: ATC"] = Tally(atc)
-    how = Bootstrap(level=LEVEL)
+        tallies["ASI, ATC"] = Tally((0.3 / 3 + 0.7 * 0.02) * atc)
+        tallies["run: ATC"] = Tally(atc)
+    bootstrap = Bootstrap(level=LEVEL)
     for _ in range(audits):
         rows, a, b = design.draw(generator, images_of_person)
-        for name, tally in found.items():
+        for name, tally in tallies.items():
             if name == "ASI, ATC":
                 estimate = mean(b - a, LEVEL, least=-1.0)
             elif name == "run: ATC":
                 estimate = mean(1 - a, LEVEL)
             elif name.startswith("run: "):
-                estimate = figures[name.removeprefix("run: ")].estimate(rows, 0, how)
+                estimate = figures[name.removeprefix("run: ")].estimate(
+                    rows, 0, bootstrap
+                )
             else:
-                estimate = figures[name].difference(rows, 0, 1, how)
+                estimate = figures[name].difference(rows, 0, 1, bootstrap)
             tally.add(estimate.low, estimate.high, float(estimate))
-    return {name: tally for name, tally in found.items() if tally.ends}
+    return {name: tally for name, tally in tallies.items() if tally.ends}
 
 
 def simulate_once(
@@ -667,8 +675,8 @@ def simulate_once(
         tallies = simulate(design, images_of_person, audits)
         plain = {name: asdict(tally) for name, tally in tallies.items()}
         write_whole(file, json.dumps({"of": called, "tallies": plain}).encode())
-    found = json.loads(file.read_text())["tallies"]
-    return {name: Tally(**tally) for name, tally in found.items()}
+    stored_tallies = json.loads(file.read_text())["tallies"]
+    return {name: Tally(**tally) for name, tally in stored_tallies.items()}
 
 
 def closed_forms(design: Design) -> dict[str, float]:
@@ -681,7 +689,7 @@ def closed_forms(design: Design) -> dict[str, float]:
     )
     stay, loss, gain = (drawn[..., k].astype(np.float64) for k in range(3))
     hits, pairs = stay + loss, zip(loss, gain, strict=True)
-    ends: dict[str, tuple[Any, float]] = {
+    intervals_of: dict[str, tuple[Any, float]] = {
         "run: accuracy": (wilson_ends(hits.sum(1), total, LEVEL), n @ right / total),
         "accuracy": (
             paired_ends(loss.sum(1), gain.sum(1), total, LEVEL),
@@ -698,7 +706,7 @@ def closed_forms(design: Design) -> dict[str, float]:
     }
     return {
         name: float(np.mean((low - 1e-9 <= truth) & (truth <= high + 1e-9)))
-        for name, ((low, high), truth) in ends.items()
+        for name, ((low, high), truth) in intervals_of.items()
     }
 
 
@@ -723,17 +731,17 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
         chance = np.exp(
             ways + lost * logs[0] + won * logs[1] + (n - lost - won) * logs[2]
         )
-        held = (low - 1e-9 <= gain - loss) & (gain - loss <= high + 1e-9)
-        worst_of = min(worst_of, float(chance[held].sum()))
+        covered = (low - 1e-9 <= gain - loss) & (gain - loss <= high + 1e-9)
+        worst_of = min(worst_of, float(chance[covered].sum()))
     return worst_of
 
 
-def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
+def problems(all_tallies: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
     """Bars that are missed."""
-    claims, shown, held = defaultdict(list), defaultdict(list), defaultdict(list)
-    for design, tallies in found.items():
+    claims, shown, covered = defaultdict(list), defaultdict(list), defaultdict(list)
+    for design, tallies in all_tallies.items():
         for name, tally in tallies.items():
-            held[name].append((tally.holds, design))
+            covered[name].append((tally.holds, design))
             chance = 2 * math.sqrt(HOLDS * (1 - HOLDS) / len(tally.ends))
             if tally.holds < HOLDS - chance * name.endswith(CALIBRATED):
                 yield f"{design}, {name}: holds in {100 * tally.holds:.1f} %"
@@ -751,14 +759,16 @@ def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
             print(f"shown, typical gap, {design}: {100 * share:.0f} %")
             if share < TYPICAL_GAP_SHOWN[design]:
                 yield f"{design}: typical gap shown in {100 * share:.0f} %"
-    for name, of_designs in held.items():
+    for name, of_designs in covered.items():
         share, design = min(of_designs)
         print(f"holds, {name}: {100 * share:.1f} % or more, least in {design}")
     for (name, side), shares in claims.items():
-        share, kind = float(np.mean(shares)), "better" if side > 0 else "worse"
-        print(f"falsely {kind}, {name}: {100 * share:.1f} % of {len(shares)} designs")
+        share, direction = float(np.mean(shares)), "better" if side > 0 else "worse"
+        print(
+            f"falsely {direction}, {name}: {100 * share:.1f} % of {len(shares)} designs"
+        )
         if share > FALSE:
-            yield f"{name}: falsely {kind} in {100 * share:.1f} %"
+            yield f"{name}: falsely {direction} in {100 * share:.1f} %"
     for name, tallied in shown.items():
         power, oracle, fair = np.mean(tallied, 0)
         print(
@@ -772,18 +782,18 @@ def problems(found: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
 def print_oracles() -> None:
     """Print both oracles of each design that improves a figure, and their means."""
     for name, figure in FIGURES.items():
-        found = []
+        oracle_rows = []
         for design in designs():
             truth = design.truth(figure)
             if not math.isnan(truth) and truth * figure.better > 1e-9:
                 oracles = 100 * design.oracle(figure), 100 * design.fair_oracle(figure)
-                found.append(oracles)
+                oracle_rows.append(oracles)
                 print(
                     f"    {name}, {design.name}: {oracles[0]:.0f}, fair {oracles[1]:.0f}"
                 )
-        means = np.mean(found, 0)
+        means = np.mean(oracle_rows, 0)
         print(
-            f"{name}: {means[0]:.0f}, fair {means[1]:.0f}, in {len(found)} designs",
+            f"{name}: {means[0]:.0f}, fair {means[1]:.0f}, in {len(oracle_rows)} designs",
             flush=True,
         )
     print(
@@ -799,9 +809,9 @@ def print_oracles() -> None:
 def named_group_shown(n: int, won: float) -> float:
     """How often McNemar's exact test at 5 % shows that answers of a group become right."""
     gains = range(n + 1)
-    shown = [gain for gain in gains if mcnemar(0, gain) < 1 - LEVEL]
+    shown_gains = [gain for gain in gains if mcnemar(0, gain) < 1 - LEVEL]
     return sum(
-        math.comb(n, gain) * won**gain * (1 - won) ** (n - gain) for gain in shown
+        math.comb(n, gain) * won**gain * (1 - won) ** (n - gain) for gain in shown_gains
     )
 
 
@@ -820,36 +830,38 @@ def main() -> None:
     if options.oracles:
         print_oracles()
         return
-    some = [(design, 1) for design in designs()]
-    some += [
+    simulations = [(design, 1) for design in designs()]
+    simulations += [
         (d, images) for d in designs() if d.name in OF_PERSONS for images in (4, 8)
     ]
-    some = [each for each in some if options.only in each[0].name]
-    found = {}
+    simulations = [
+        simulation for simulation in simulations if options.only in simulation[0].name
+    ]
+    all_tallies = {}
     if options.kept is not None:
         options.kept.mkdir(parents=True, exist_ok=True)
-    once = partial(simulate_once, audits=options.audits, kept=options.kept)
+    simulate_design = partial(simulate_once, audits=options.audits, kept=options.kept)
     with ProcessPoolExecutor(options.jobs) as pool:
-        jobs = pool.map(once, *zip(*some, strict=True))
-        for (design, images), tallies in zip(some, jobs, strict=True):
+        jobs = pool.map(simulate_design, *zip(*simulations, strict=True))
+        for (design, images), tallies in zip(simulations, jobs, strict=True):
             name = design.name + f", {images} images of each person" * (images > 1)
-            found[name] = tallies
+            all_tallies[name] = tallies
             print(
                 f"{name}\n    {', '.join(f'{k} {v}' for k, v in tallies.items())}",
                 flush=True,
             )
     missed = []
     if not options.only:
-        missed += problems(found)
+        missed += problems(all_tallies)
         print(f"accuracy and balanced accuracy in {MANY} audits")
-        many = [(held, name, design.name) for design in designs()
-                for name, held in closed_forms(design).items()]  # fmt: skip
-        for name in dict.fromkeys(name for _, name, _ in many):
-            held, _, design = min(one for one in many if one[1] == name)
-            print(f"    {name}: {100 * held:.1f} % or more, least in {design}")
-            if held < HOLDS:
+        lowest_of_forms = [(coverage, name, design.name) for design in designs()
+                for name, coverage in closed_forms(design).items()]  # fmt: skip
+        for name in dict.fromkeys(name for _, name, _ in lowest_of_forms):
+            coverage, _, design = min(row for row in lowest_of_forms if row[1] == name)
+            print(f"    {name}: {100 * coverage:.1f} % or more, least in {design}")
+            if coverage < HOLDS:
                 missed.append(
-                    f"{design}, {name}: holds in {100 * held:.1f} % of {MANY}"
+                    f"{design}, {name}: holds in {100 * coverage:.1f} % of {MANY}"
                 )
         print(
             "one rate alone, exactly and at worst, if at most 60 % of the answers change"

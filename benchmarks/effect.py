@@ -65,8 +65,12 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--part", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--tasks", nargs="+", choices=QUESTIONS, default=[*QUESTIONS])
-    every = [name for name, kind in ADAPTERS.items() if not kind().needs.setting]
-    parser.add_argument("--adapters", nargs="+", default=[*every, *FURTHER])
+    method_names = [
+        name
+        for name, method_type in ADAPTERS.items()
+        if not method_type().needs.setting
+    ]
+    parser.add_argument("--adapters", nargs="+", default=[*method_names, *FURTHER])
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--pictures", type=int, default=720, help="of each seed")
     parser.add_argument(
@@ -115,14 +119,14 @@ def _run(options: argparse.Namespace) -> None:
         key: getattr(options, key)
         for key in ("seeds", "pictures", "with_views", "reference")
     }
-    found: dict[str, Any] = {"about": sizes, "parts": {}}
+    results: dict[str, Any] = {"about": sizes, "parts": {}}
     if options.out.exists() and not options.again:
-        found = json.loads(options.out.read_text())
-        if {key: found["about"][key] for key in sizes} != sizes:
+        results = json.loads(options.out.read_text())
+        if {key: results["about"][key] for key in sizes} != sizes:
             raise SystemExit(
                 f"{options.out} has other numbers of pictures: use --again."
             )
-    found["about"] |= {
+    results["about"] |= {
         "first_seeds": {"test": TEST, "validation": VALIDATION, "reference": REFERENCE},
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -130,7 +134,7 @@ def _run(options: argparse.Namespace) -> None:
     }
     console = Console(stderr=True)
     for part in options.part:
-        done = found["parts"].setdefault(part, {})
+        done = results["parts"].setdefault(part, {})
         steps = [
             (name, step)
             for name, step in PARTS[part](run)
@@ -142,14 +146,14 @@ def _run(options: argparse.Namespace) -> None:
             except FairTTAError as error:
                 done[name] = {"problem": str(error)}
                 console.print(f"{part}: {name}: {error}")
-            _save(found, options.out)
+            _save(results, options.out)
 
 
-def _with_others(before: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
+def _with_others(before: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
     """Costs are relative to a plain call that takes turns, so those of other methods stay."""
-    if before is None or "times_plain" not in made:
-        return made
-    return {**before, "times_plain": {**before["times_plain"], **made["times_plain"]}}
+    if before is None or "times_plain" not in new:
+        return new
+    return {**before, "times_plain": {**before["times_plain"], **new["times_plain"]}}
 
 
 def _is_done(entry: dict[str, Any] | None, run: Run) -> bool:
@@ -164,18 +168,19 @@ def _effort(item: tuple[str, Any]) -> tuple[bool, bool]:
     return item[1].needs.pixels, item[1].needs.views
 
 
-def _save(found: dict[str, Any], out: Path) -> None:
+def _save(results: dict[str, Any], out: Path) -> None:
     """As a whole or not at all; one line for each step."""
-    lines = ['{"about": ' + json.dumps(found["about"]) + ',\n"parts": {']
+    lines = ['{"about": ' + json.dumps(results["about"]) + ',\n"parts": {']
     parts = []
-    for part, steps in found["parts"].items():
+    for part, steps in results["parts"].items():
         inside = ",\n".join(
-            f" {json.dumps(name)}: {json.dumps(of)}" for name, of in steps.items()
+            f" {json.dumps(name)}: {json.dumps(step_result)}"
+            for name, step_result in steps.items()
         )
         parts.append(f"{json.dumps(part)}: {{\n{inside}\n}}")
-    whole = out.with_suffix(".part")
-    whole.write_text("\n".join([*lines, ",\n".join(parts), "}}"]) + "\n")
-    whole.replace(out)
+    partial_file = out.with_suffix(".part")
+    partial_file.write_text("\n".join([*lines, ",\n".join(parts), "}}"]) + "\n")
+    partial_file.replace(out)
 
 
 if __name__ == "__main__":

@@ -46,18 +46,20 @@ def _save(figure: Figure, path: Path) -> None:
     )
 
 
-def _methods(found: dict[str, Any]) -> Figure:
+def _methods(results: dict[str, Any]) -> Figure:
     """The change of EOD of every method, a panel for each question."""
-    questions = list(dict.fromkeys(key.partition("/")[0] for key in found))
+    questions = list(dict.fromkeys(key.partition("/")[0] for key in results))
     methods = [
-        m for m in dict.fromkeys(k.partition("/")[2] for k in found) if m != "zero-shot"
+        m
+        for m in dict.fromkeys(k.partition("/")[2] for k in results)
+        if m != "zero-shot"
     ]
     figure = Figure(figsize=(11, 0.9 + 0.3 * len(methods)), layout="constrained")
-    every = figure.subplots(1, len(questions), sharey=True, squeeze=False)[0]
-    for axes, question in zip(every, questions, strict=True):
+    panels = figure.subplots(1, len(questions), sharey=True, squeeze=False)[0]
+    for axes, question in zip(panels, questions, strict=True):
         axes.axvline(0, color="#333333", linewidth=1)
         for row, method in enumerate(methods):
-            entry = found.get(f"{question}/{method}", {})
+            entry = results.get(f"{question}/{method}", {})
             if "eod" in entry:
                 eod = entry["eod"]
                 colour = (
@@ -68,12 +70,14 @@ def _methods(found: dict[str, Any]) -> Figure:
                 )
                 axes.plot(eod["change"], row, "o", color=colour, markersize=4.5)
         base = next(
-            e["eod"]["before"] for k, e in found.items() if k.startswith(question + "/")
+            e["eod"]["before"]
+            for k, e in results.items()
+            if k.startswith(question + "/")
         )
         axes.set_title(f"{question} ({base:.1f})", fontsize=9)
         axes.set_xlim(-34, 22)
-    every[0].set_yticks(range(len(methods)), methods)
-    every[0].invert_yaxis()
+    panels[0].set_yticks(range(len(methods)), methods)
+    panels[0].invert_yaxis()
     figure.supxlabel(
         "change of the equalized-odds difference from zero-shot (in brackets: its own), points",
         fontsize=9,
@@ -81,26 +85,26 @@ def _methods(found: dict[str, Any]) -> Figure:
     return figure
 
 
-def _reference(found: dict[str, Any]) -> Figure:
+def _reference(results: dict[str, Any]) -> Figure:
     """LogitBalance's change of EOD against the number of reference pictures."""
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     axes.axhline(0, color="#333333", linewidth=1)
-    keys = [key.split("/") for key in found if "/logit-balance/" in key]
+    keys = [key.split("/") for key in results if "/logit-balance/" in key]
     questions = list(dict.fromkeys(key[0] for key in keys))
-    for place, question in enumerate(questions):
+    for index, question in enumerate(questions):
         sizes = [int(key[2]) for key in keys if key[0] == question]
         entries = [
-            found[f"{question}/logit-balance/{n}"]["between"]["eod"] for n in sizes
+            results[f"{question}/logit-balance/{n}"]["between"]["eod"] for n in sizes
         ]
-        at = [n * (1 + 0.06 * (place - 1.5)) for n in sizes]
+        at = [n * (1 + 0.06 * (index - 1.5)) for n in sizes]
         middle = [e["change"] for e in entries]
         reach = [
             [e["change"] - e["low"] for e in entries],
             [e["high"] - e["change"] for e in entries],
         ]
         axes.errorbar(
-            at, middle, yerr=reach, color=LINES[place], marker=SHAPES[place], markersize=4.5,
+            at, middle, yerr=reach, color=LINES[index], marker=SHAPES[index], markersize=4.5,
             linewidth=1.2, elinewidth=0.8, capsize=2, label=question,
         )  # fmt: skip
     axes.set_xscale("log")
@@ -124,12 +128,16 @@ def _tradeoff(points: dict[str, Any]) -> Figure:
     for axes, (metric, title) in zip(
         figure.subplots(1, 2), titles.items(), strict=True
     ):
-        for place, strength in enumerate(strengths):
+        for index, strength in enumerate(strengths):
             line = [e for key, e in points.items() if key.partition("/")[0] == strength]
             x, y = ([e[m]["after"] for e in line] for m in (metric, "accuracy"))
-            own = {"color": LINES[place], "marker": SHAPES[place], "markersize": 4.5}
-            axes.plot(x, y, linewidth=1.1, **own, label=f"strength {strength}")
-            axes.plot(x[0], y[0], **own | {"markersize": 8}, linestyle="none")
+            line_style = {
+                "color": LINES[index],
+                "marker": SHAPES[index],
+                "markersize": 4.5,
+            }
+            axes.plot(x, y, linewidth=1.1, **line_style, label=f"strength {strength}")
+            axes.plot(x[0], y[0], **line_style | {"markersize": 8}, linestyle="none")
         axes.plot(start[metric]["after"], start["accuracy"]["after"], "k*", markersize=11,
                   label="zero-shot")  # fmt: skip
         axes.set_xlabel(f"{title}, %")

@@ -17,7 +17,7 @@ from effect_pictures import Pictures
 from PIL import Image
 
 from fair_tta import FairTPTClassifier, ZeroShot
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.errors import FairTTAError
 from fair_tta.extend import AugMix
 from fair_tta.miniature import BIRDS
@@ -47,12 +47,14 @@ def _cost(run: Run, model, rounds: int) -> dict:
     clf = FairTPTClassifier(
         model(), BIRDS.targets, BIRDS.sensitive, BIRDS.template, adapter=ZeroShot()
     )
-    few = clf.encode([_picture(10**6 + i) for i in range(8)], with_views=False).repeat(
-        40, 1, 1
-    )
-    labels = [list(BIRDS.targets)[i % 2] for i in range(len(few))]
-    values = [list(BIRDS.sensitive["background"])[i // 2 % 2] for i in range(len(few))]
-    reference = Pictures(few, labels, {"background": values})
+    features = clf.encode(
+        [_picture(10**6 + i) for i in range(8)], with_views=False
+    ).repeat(40, 1, 1)
+    labels = [list(BIRDS.targets)[i % 2] for i in range(len(features))]
+    values = [
+        list(BIRDS.sensitive["background"])[i // 2 % 2] for i in range(len(features))
+    ]
+    reference = Pictures(features, labels, {"background": values})
     ready, seeds = {}, iter(range(10**6))
     for name, adapter in run.adapters.items():
         try:  # once without a clock and with few views: prompts are encoded
@@ -65,20 +67,22 @@ def _cost(run: Run, model, rounds: int) -> dict:
             pass  # not for this model
     plain, ratios = [], {name: [] for name in ready}
     for _ in range(rounds):
-        one = sum(_seconds(clf, next(seeds)) for _ in range(PLAIN)) / PLAIN
-        plain.append(one)
+        plain_seconds = sum(_seconds(clf, next(seeds)) for _ in range(PLAIN)) / PLAIN
+        plain.append(plain_seconds)
         for name, method in ready.items():
             slow = method.adapter.needs.views or method.adapter.needs.pixels
             calls = 1 if slow else PLAIN
-            each = sum(_seconds(method, next(seeds)) for _ in range(calls)) / calls
-            ratios[name].append(each / one)
+            method_seconds = (
+                sum(_seconds(method, next(seeds)) for _ in range(calls)) / calls
+            )
+            ratios[name].append(method_seconds / plain_seconds)
     return {
         "plain_ms": round(1000 * median(plain), 1),
         "rounds": rounds,
         "left_out": [name for name in run.adapters if name not in ready],
         "times_plain": {
-            name: [round(f(found), 2) for f in (median, min, max)]
-            for name, found in ratios.items()
+            name: [round(f(method_ratios), 2) for f in (median, min, max)]
+            for name, method_ratios in ratios.items()
         },
     }
 

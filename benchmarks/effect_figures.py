@@ -11,7 +11,7 @@ import torch
 from effect_pictures import Pictures, Question
 
 from fair_tta import Features, ZeroShot
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.metrics import Bootstrap, Estimate, definitions
 from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
 
@@ -49,39 +49,47 @@ def answers(clf, adapter, pictures: Pictures) -> Answers:
     """
     if lacks_values(adapter):
         return _answers_knowing(clf, adapter, pictures)
-    found = []
+    labels = []
     for at in range(0, len(pictures), _AT_ONCE):
         features = pictures.features[at : at + _AT_ONCE]
         features = features if adapter.needs.views else features[:, :1]
-        both = (ZeroShot(), clf.with_adapter(adapter).adapter)
-        found.append(
-            [one.adapt(clf._task, features).probabilities.double() for one in both]
+        adapters = (ZeroShot(), clf.with_adapter(adapter).adapter)
+        labels.append(
+            [
+                one_adapter.adapt(clf._task, features).probabilities.double()
+                for one_adapter in adapters
+            ]
         )
-    return Answers(*(torch.cat(column).numpy() for column in zip(*found, strict=True)))
+    return Answers(*(torch.cat(column).numpy() for column in zip(*labels, strict=True)))
 
 
 def _answers_knowing(clf, adapter, pictures: Pictures) -> Answers:
     """Each picture is answered by the method for its own values."""
-    told = list(zip(*(pictures.sensitive[name] for name in clf.sensitive), strict=True))
-    places = {
-        values: [i for i, own in enumerate(told) if own == values] for values in told
+    known_values = list(
+        zip(*(pictures.sensitive[name] for name in clf.sensitive), strict=True)
+    )
+    indices_by_values = {
+        values: [
+            i for i, image_values in enumerate(known_values) if image_values == values
+        ]
+        for values in known_values
     }
     parts = [
-        answers(clf, adapter.knowing(*v), pictures.at(some))
-        for v, some in places.items()
+        answers(clf, adapter.knowing(*v), pictures.at(indices))
+        for v, indices in indices_by_values.items()
     ]
-    every, order = (
+    all_answers, order = (
         concatenated(parts),
-        np.argsort(np.concatenate(list(places.values()))),
+        np.argsort(np.concatenate(list(indices_by_values.values()))),
     )
-    return Answers(every.before[order], every.after[order])
+    return Answers(all_answers.before[order], all_answers.after[order])
 
 
 def answers_of_images(clf, adapter, images: list) -> Answers:
     """Of a method that works on the pictures themselves."""
-    made = clf.with_adapter(adapter).predict(images)
-    columns = ([list(p.zero_shot.values()) for p in made],
-               [list(p.probabilities.values()) for p in made])  # fmt: skip
+    predictions = clf.with_adapter(adapter).predict(images)
+    columns = ([list(p.zero_shot.values()) for p in predictions],
+               [list(p.probabilities.values()) for p in predictions])  # fmt: skip
     return Answers(*(np.array(column, np.float64) for column in columns))
 
 
@@ -100,10 +108,10 @@ def fitted(adapter, clf, reference: Pictures):
         warnings.simplefilter(
             "ignore", UserWarning
         )  # small references are what is tried
-        if adapter.needs.labels:
+        if adapter.needs.reference_sensitive:
             labels = {name: reference.sensitive[name] for name in clf.sensitive}
             return clf.with_adapter(adapter).fit(features, sensitive=labels).adapter
-        labels = reference.truth if adapter.needs.class_labels else None
+        labels = reference.truth if adapter.needs.reference_labels else None
         return clf.with_adapter(adapter).fit(features, labels).adapter
 
 
@@ -132,32 +140,39 @@ def verdicts_of(
     gaps = [
         float(TYPICAL_GAP.estimate(rows, run, None)) for run in range(len(rows.answers))
     ]
-    found = {"n": len(rows.truth), "gap": {}, "narrows": {name: {} for name in methods}}
+    verdicts = {
+        "n": len(rows.truth),
+        "gap": {},
+        "narrows": {name: {} for name in methods},
+    }
     for name, after, change in zip(methods, gaps[1:], gap_changes(rows), strict=True):
         figures = (gaps[0], after, float(change), change.low, change.high)
         keys = ("before", "after", "change", "low", "high")
-        found["gap"][name] = dict(zip(keys, map(_percent, figures), strict=True))
+        verdicts["gap"][name] = dict(zip(keys, map(_percent, figures), strict=True))
     for n in sizes:
-        random, shown = np.random.default_rng(n), np.zeros(len(methods))
+        random, shown_counts = np.random.default_rng(n), np.zeros(len(methods))
         for _ in range(audits):
-            some = random.integers(len(rows.truth), size=n)
-            answers = tuple(run[some] for run in rows.answers)
+            sample = random.integers(len(rows.truth), size=n)
+            answers = tuple(run[sample] for run in rows.answers)
             audit = replace(
-                rows, truth=rows.truth[some], group=rows.group[some], answers=answers
+                rows,
+                truth=rows.truth[sample],
+                group=rows.group[sample],
+                answers=answers,
             )
-            shown += [
+            shown_counts += [
                 change.high is not None and change.high < 0
                 for change in gap_changes(audit)
             ]
-        for name, times in zip(methods, shown, strict=True):
-            found["narrows"][name][str(n)] = _percent(times / audits)
-    return found
+        for name, times in zip(methods, shown_counts, strict=True):
+            verdicts["narrows"][name][str(n)] = _percent(times / audits)
+    return verdicts
 
 
 def changes(question: Question, pictures: Pictures, before, after) -> dict:
     """Figures before and after, and paired intervals of the change: positions of targets."""
     rows = columns_of(question, pictures, (before, after))
-    found = {
+    changes_by_metric = {
         "n": len(pictures),
         "changed": _percent(np.mean(np.asarray(before) != after)),
     }
@@ -165,15 +180,17 @@ def changes(question: Question, pictures: Pictures, before, after) -> dict:
         metric.difference(rows, 0, 1, Bootstrap()) for metric in METRICS.values()
     ]
     for (name, metric), change in zip(METRICS.items(), estimates, strict=True):
-        was, now = (float(metric(rows.counts(run))) for run in range(2))
-        found[name] = {
-            "before": _percent(was),
-            "after": _percent(now),
+        metric_before, metric_after = (
+            float(metric(rows.counts(run))) for run in range(2)
+        )
+        changes_by_metric[name] = {
+            "before": _percent(metric_before),
+            "after": _percent(metric_after),
             "change": _percent(float(change)),
             "low": _percent(change.low),
             "high": _percent(change.high),
         }
-    return found
+    return changes_by_metric
 
 
 def _percent(value: float | None) -> float | None:
@@ -185,7 +202,7 @@ def _percent(value: float | None) -> float | None:
 
 def mean_of(entries: Sequence[dict]) -> dict:
     """The mean of several `changes`, and the range of their changes instead of an interval."""
-    found = {
+    means = {
         key: round(float(np.mean([e[key] for e in entries])), 2)
         for key in ("n", "changed")
     }
@@ -194,6 +211,6 @@ def mean_of(entries: Sequence[dict]) -> dict:
             key: [e[name][key] for e in entries]
             for key in ("before", "after", "change")
         }
-        found[name] = {key: round(float(np.mean(c)), 2) for key, c in columns.items()}
-        found[name] |= {"low": min(columns["change"]), "high": max(columns["change"])}
-    return found
+        means[name] = {key: round(float(np.mean(c)), 2) for key, c in columns.items()}
+        means[name] |= {"low": min(columns["change"]), "high": max(columns["change"])}
+    return means

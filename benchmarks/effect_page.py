@@ -36,9 +36,9 @@ _TITLES = {"accuracy": "accuracy", "balanced": "balanced", "wga": "WGA", "eod": 
 Parts = dict[str, dict[str, Any]]
 
 
-def write_pages(found: dict[str, Any], folder: Path) -> None:
+def write_pages(results: dict[str, Any], folder: Path) -> None:
     """Write the files of results and the blocks of every page, and draw the images."""
-    parts = found["parts"]
+    parts = results["parts"]
     write_results("effect", INTRODUCTION, blocks_of(parts))
     for name in PAGES:
         write_blocks("effect", on_pages(parts), folder / name)
@@ -63,22 +63,22 @@ def signed(points: float) -> str:
     return f"{points:+.2f}" if text[1:] == "0.0" else text
 
 
-def _by_question(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {}
-    for key, entry in found.items():
-        question, _, rest = key.partition("/")
-        made.setdefault(question, {})[rest] = entry
-    return made
+def _by_question(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    by_question: dict[str, dict[str, Any]] = {}
+    for key, entry in results.items():
+        question, _, subkey = key.partition("/")
+        by_question.setdefault(question, {})[subkey] = entry
+    return by_question
 
 
 def methods(parts: Parts) -> dict[str, str]:
     """Return a table for each question."""
     tables = {}
-    for question, found in _by_question(parts["methods"]).items():
-        plain = found["zero-shot"]
-        own = ", ".join(f"{_TITLES[m]} {plain[m]['before']:.1f}" for m in _SHOWN)
+    for question, figures in _by_question(parts["methods"]).items():
+        plain = figures["zero-shot"]
+        zero_shot = ", ".join(f"{_TITLES[m]} {plain[m]['before']:.1f}" for m in _SHOWN)
         rows = []
-        for name, entry in found.items():
+        for name, entry in figures.items():
             if name == "zero-shot":
                 continue
             if "problem" in entry:
@@ -92,7 +92,7 @@ def methods(parts: Parts) -> dict[str, str]:
             )
         head = ["method", "n", *(f"{_TITLES[m]}" for m in _SHOWN), "answers changed, %"]
         tables[f"methods-{question}"] = (
-            f"Zero-shot, {plain['n']:,} images, percent: {own}. Changes:\n\n"
+            f"Zero-shot, {plain['n']:,} images, percent: {zero_shot}. Changes:\n\n"
             + table(head, rows)
         )
     return tables
@@ -101,11 +101,11 @@ def methods(parts: Parts) -> dict[str, str]:
 def choice(parts: Parts) -> str:
     rows = []
     for key, entry in parts["choice"].items():
-        question, kind, strength = key.split("/")
+        question, method_name, strength = key.split("/")
         rows.append(
             [
                 question,
-                f"`{kind}`",
+                f"`{method_name}`",
                 strength,
                 *(change(entry[m], b) for m, b in _SHOWN.items()),
             ]
@@ -120,19 +120,20 @@ def placebos(parts: Parts) -> str:
         "random flips": "as many random flips",
         "stranger": "a stranger's correction",
     }
-    found = _by_question(parts["placebos"])
+    by_question = _by_question(parts["placebos"])
     rows = []
-    for question, of in {"mean of the four": None, **found}.items():
-        for method in next(iter(found.values())):
-            if of is not None and method not in OWN:
+    for question, entry in {"mean of the four": None, **by_question}.items():
+        for method in next(iter(by_question.values())):
+            if entry is not None and method not in OWN:
                 continue
             entries = [
                 e[method]
-                for e in (found.values() if of is None else [of])
+                for e in (by_question.values() if entry is None else [entry])
                 if method in e
             ]
             cells = [
-                _placebo([e[kind] for e in entries if kind in e]) for kind in kinds
+                _placebo([e[placebo_kind] for e in entries if placebo_kind in e])
+                for placebo_kind in kinds
             ]
             rows.append([question, f"`{method}`", *cells])
     return "Change of EOD, and in brackets of accuracy, points:\n\n" + table(
@@ -157,9 +158,9 @@ def skew(parts: Parts) -> str:
     return _of_references(parts["skew"], "reference")
 
 
-def _of_references(found: dict[str, Any], title: str) -> str:
+def _of_references(results: dict[str, Any], title: str) -> str:
     rows = []
-    for key, entry in found.items():
+    for key, entry in results.items():
         question, method, size = key.split("/")
         if "problem" in entry:
             why = f"not run: {entry['problem']}"
@@ -199,11 +200,11 @@ def tradeoff(parts: Parts) -> str:
 
 
 def cost(parts: Parts) -> str:
-    found = parts["cost"]
+    costs = parts["cost"]
     rows = []
-    for method in next(iter(found.values()))["times_plain"]:
+    for method in next(iter(costs.values()))["times_plain"]:
         cells = []
-        for entry in found.values():
+        for entry in costs.values():
             if method not in entry["times_plain"]:
                 cells.append("not measured")
                 continue
@@ -215,7 +216,7 @@ def cost(parts: Parts) -> str:
         "method",
         *(
             f"{m} (plain: {e['plain_ms']:.0f} ms; rounds: {e['rounds']})"
-            for m, e in found.items()
+            for m, e in costs.items()
         ),
     ]
     return table(head, rows)

@@ -123,8 +123,10 @@ def answered(run: Run, question: Question, adapter, pictures, clf=None) -> Answe
     clf = question.classifier() if clf is None else clf
     return concatenated(
         [
-            answers(clf, fitted(adapter, clf, reference), some)
-            for some, reference in zip(pictures, run.references(question), strict=True)
+            answers(clf, fitted(adapter, clf, reference), tested)
+            for tested, reference in zip(
+                pictures, run.references(question), strict=True
+            )
         ]
     )
 
@@ -140,14 +142,14 @@ def _method(run: Run, question: Question, adapter) -> dict:
     if adapter.needs.pixels:
         return _on_images(run, question, adapter)
     pictures = run.tested(question, views=adapter.needs.views)
-    found = answered(run, question, adapter, pictures)
-    return changes(question, together(pictures), *found.labels)
+    answers = answered(run, question, adapter, pictures)
+    return changes(question, together(pictures), *answers.labels)
 
 
 def _on_images(run: Run, question: Question, adapter) -> dict:
     """A sixth of the pictures with views: the vision tower goes back for each of them."""
     n = max(1, run.with_views // 6)
-    pictures = [some.first(n) for some in run.tested(question)]
+    pictures = [tested.first(n) for tested in run.tested(question)]
     key = (
         question.task.name,
         question.attributes if adapter.needs.sensitive else (),
@@ -157,9 +159,12 @@ def _on_images(run: Run, question: Question, adapter) -> dict:
         key not in run.of_images
     ):  # what needs no attribute says the same whichever is named
         clf, seeds = question.classifier(), range(TEST, TEST + run.seeds)
-        drawn = [[one.image for one in question.task.draw(n, seed)] for seed in seeds]
-        each = [answers_of_images(clf, adapter, images) for images in drawn]
-        run.of_images[key] = concatenated(each)
+        drawn = [
+            [drawn_image.image for drawn_image in question.task.draw(n, seed)]
+            for seed in seeds
+        ]
+        answers = [answers_of_images(clf, adapter, images) for images in drawn]
+        run.of_images[key] = concatenated(answers)
     return changes(question, together(pictures), *run.of_images[key].labels)
 
 
@@ -174,10 +179,10 @@ def _verdicts(run: Run, question: Question) -> dict:
         run.tested(question),
         [name for name in COMPARED if name in run.adapters],
     )
-    found = [
+    verdicts = [
         answered(run, question, run.adapters[name], pictures).labels for name in methods
     ]
-    runs = [found[0][0], *(after for _, after in found)]
+    runs = [verdicts[0][0], *(after for _, after in verdicts)]
     rows = columns_of(question, together(pictures), runs)
     return verdicts_of(rows, methods, AUDITED, 20 * run.seeds)
 
@@ -185,16 +190,16 @@ def _verdicts(run: Run, question: Question) -> dict:
 def choice(run: Run) -> Iterator[Step]:
     """Strengths of our own corrections, on validation pictures."""
     for question in run.questions.values():
-        for kind in (AssociationCorrection, LogitBalance):
+        for method_type in (AssociationCorrection, LogitBalance):
             for strength in sorted({0.25, 0.75, *STRENGTHS}):
-                step = partial(_choice, run, question, kind(strength=strength))
-                yield f"{question.name}/{kind.__name__}/{strength:g}", step
+                step = partial(_choice, run, question, method_type(strength=strength))
+                yield f"{question.name}/{method_type.__name__}/{strength:g}", step
 
 
 def _choice(run: Run, question: Question, adapter) -> dict:
     pictures = run.validated(question)
-    found = answered(run, question, adapter, pictures)
-    return changes(question, together(pictures), *found.labels)
+    answers = answered(run, question, adapter, pictures)
+    return changes(question, together(pictures), *answers.labels)
 
 
 def placebos(run: Run) -> Iterator[Step]:
@@ -206,26 +211,33 @@ def placebos(run: Run) -> Iterator[Step]:
 
 def _placebo(run: Run, question: Question, adapter) -> dict:
     pictures = run.tested(question)
-    every = together(pictures)
+    all_pictures = together(pictures)
     right = answered(run, question, adapter, pictures)
     before = right.labels[0]
     flips = [
         changes(
-            question, every, before, flipped(before, right, np.random.default_rng(seed))
+            question,
+            all_pictures,
+            before,
+            flipped(before, right, np.random.default_rng(seed)),
         )
         for seed in range(FLIPPED)
     ]
-    found = {
-        "right": changes(question, every, *right.labels),
+    placebo_changes = {
+        "right": changes(question, all_pictures, *right.labels),
         "random flips": mean_of(flips),
     }
     if isinstance(adapter, AssociationCorrection | LogitBalance):
-        found["stranger"] = changes(question, every, before, strangers(right))
-    if not adapter.needs.labels:  # nobody has labels of what is not there
+        placebo_changes["stranger"] = changes(
+            question, all_pictures, before, strangers(right)
+        )
+    if not adapter.needs.reference_sensitive:  # nobody has labels of what is not there
         clf = question.classifier(WRONG[question.task.name])
         wrong = answered(run, question, adapter, pictures, clf)
-        found["wrong attribute"] = changes(question, every, *wrong.labels)
-    return found
+        placebo_changes["wrong attribute"] = changes(
+            question, all_pictures, *wrong.labels
+        )
+    return placebo_changes
 
 
 def flipped(
@@ -233,8 +245,10 @@ def flipped(
 ) -> np.ndarray:
     """As many answers changed as the method changes, any of them to any other class."""
     after, classes = labels.copy(), method.before.shape[1]
-    some = random.choice(len(labels), method.flips, replace=False)
-    after[some] = (after[some] + random.integers(1, classes, len(some))) % classes
+    flipped_indices = random.choice(len(labels), method.flips, replace=False)
+    after[flipped_indices] = (
+        after[flipped_indices] + random.integers(1, classes, len(flipped_indices))
+    ) % classes
     return after
 
 
@@ -265,10 +279,12 @@ def skew(run: Run) -> Iterator[Step]:
     """Fitted methods with references whose groups are not those of the test pictures."""
     for question in (q for q in run.questions.values() if q.name in ALONE):
         for name, adapter in run.fitted_ones.items():
-            for kind, mix in skews(question).items():
-                some = partial(Pictures.mixed, mix=mix, n=3 * run.reference // 10)
-                step = partial(_reference, run, question, adapter, some)
-                yield f"{question.name}/{name}/{kind}", step
+            for skew_name, mix in skews(question).items():
+                mixed_pictures = partial(
+                    Pictures.mixed, mix=mix, n=3 * run.reference // 10
+                )
+                step = partial(_reference, run, question, adapter, mixed_pictures)
+                yield f"{question.name}/{name}/{skew_name}", step
 
 
 def skews(question: Question) -> dict[str, Mix]:
@@ -290,15 +306,16 @@ def skews(question: Question) -> dict[str, Mix]:
 def _reference(run: Run, question: Question, adapter, some_of: Callable) -> dict:
     """The figures of all seeds together, and how the change varies between references."""
     pictures, clf = run.tested(question), question.classifier()
-    each = [
-        answers(clf, fitted(adapter, clf, some_of(reference)), some)
-        for reference, some in zip(run.references(question), pictures, strict=True)
+    all_answers = [
+        answers(clf, fitted(adapter, clf, some_of(reference)), tested)
+        for reference, tested in zip(run.references(question), pictures, strict=True)
     ]
-    found = changes(question, together(pictures), *concatenated(each).labels)
-    alone = [
-        changes(question, p, *a.labels) for p, a in zip(pictures, each, strict=True)
+    figures = changes(question, together(pictures), *concatenated(all_answers).labels)
+    separate_figures = [
+        changes(question, p, *a.labels)
+        for p, a in zip(pictures, all_answers, strict=True)
     ]
-    return found | {"between": mean_of(alone)}
+    return figures | {"between": mean_of(separate_figures)}
 
 
 def tradeoff(run: Run) -> Iterator[Step]:
@@ -325,10 +342,12 @@ def _tradeoff(run: Run, question: Question, rare: str) -> dict:
     points = {}
     for strength in (0.0, *STRENGTHS):
         for share in SHARES if strength else (1.0,):
-            each = [
-                answers(clf, replace(fit, strength=strength, keep_prior=share), some)
-                for fit, some in zip(fits, pictures, strict=True)
+            all_answers = [
+                answers(clf, replace(fit, strength=strength, keep_prior=share), tested)
+                for fit, tested in zip(fits, pictures, strict=True)
             ]
-            found = changes(question, together(pictures), *concatenated(each).labels)
-            points[f"{strength:g}/{share:g}"] = found
+            figures = changes(
+                question, together(pictures), *concatenated(all_answers).labels
+            )
+            points[f"{strength:g}/{share:g}"] = figures
     return points

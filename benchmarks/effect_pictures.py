@@ -85,11 +85,14 @@ class Pictures:
                 file.get_tensor("features"), **json.loads(file.metadata()["labels"])
             )
 
-    def at(self, places: Sequence[int]) -> Pictures:
-        some = {
-            name: [column[i] for i in places] for name, column in self.sensitive.items()
+    def at(self, indices: Sequence[int]) -> Pictures:
+        columns = {
+            name: [column[i] for i in indices]
+            for name, column in self.sensitive.items()
         }
-        return Pictures(self.features[places], [self.truth[i] for i in places], some)
+        return Pictures(
+            self.features[indices], [self.truth[i] for i in indices], columns
+        )
 
     def first(self, n: int) -> Pictures:
         return self.at(list(range(n)))
@@ -97,13 +100,15 @@ class Pictures:
     def mixed(self, mix: Mix, n: int) -> Pictures:
         """The first so many pictures of each group that the groups have the shares of `mix`."""
         groups = defaultdict(list)
-        for place, group in enumerate(
+        for index, group in enumerate(
             zip(self.truth, *self.sensitive.values(), strict=True)
         ):
-            groups[group].append(place)
-        whole = sum(mix.values())
-        chosen = [groups[g][: round(n * share / whole)] for g, share in mix.items()]
-        return self.at(sorted(place for some in chosen for place in some))
+            groups[group].append(index)
+        total_weight = sum(mix.values())
+        chosen = [
+            groups[g][: round(n * share / total_weight)] for g, share in mix.items()
+        ]
+        return self.at(sorted(index for indices in chosen for index in indices))
 
 
 def together(parts: Sequence[Pictures]) -> Pictures:
@@ -141,10 +146,10 @@ class Drawer:
             part = path.with_suffix(".part")
             _encode(task, task.draw(n, seed, split=split), views).save(part)
             part.replace(path)
-        made = Pictures.load(path)
+        pictures = Pictures.load(path)
         if not views:  # those are large
-            self.drawn[name] = made
-        return made
+            self.drawn[name] = pictures
+        return pictures
 
 
 def _encode(task: MiniatureTask, drawn: list[DrawnImage], views: bool) -> Pictures:
@@ -171,6 +176,6 @@ def _backend():
 def _weights() -> str:
     if "weights" not in _kept:
         state = _backend().model.state_dict()
-        every = b"".join(np.asarray(x.float()).tobytes() for x in state.values())
-        _kept["weights"] = hashlib.sha256(every).hexdigest()[:12]
+        weight_bytes = b"".join(np.asarray(x.float()).tobytes() for x in state.values())
+        _kept["weights"] = hashlib.sha256(weight_bytes).hexdigest()[:12]
     return _kept["weights"]

@@ -50,19 +50,26 @@ HEAD = (
 def rows_of(task: MiniatureTask, seeds: range, images: int) -> Iterator[list[str]]:
     """A row for each method and loss."""
     clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
-    drawn = [one for seed in seeds for one in task.draw(images, seed=seed)]
+    drawn = [
+        drawn_image for seed in seeds for drawn_image in task.draw(images, seed=seed)
+    ]
     for (name, method), (loss_name, loss) in product(METHODS.items(), LOSSES.items()):
         free, bounded = (
             clf.with_adapter(
                 method(loss=loss, rate=ELRA(max_relative_step=bound))
-            ).predict([one.image for one in drawn])
+            ).predict([drawn_image.image for drawn_image in drawn])
             for bound in (float("inf"), BOUND)
         )
         steps = np.array([p.relative_step or 0.0 for p in free])
         pairs = list(zip(free, bounded, strict=True))
+        differ = [first.label != second.label for first, second in pairs]
+        distances = [farthest(first, second) for first, second in pairs]
         right, right_bounded = (
             np.mean(
-                [p.label == one.target for p, one in zip(answers, drawn, strict=True)]
+                [
+                    p.label == drawn_image.target
+                    for p, drawn_image in zip(answers, drawn, strict=True)
+                ]
             )
             for answers in (free, bounded)
         )
@@ -73,8 +80,8 @@ def rows_of(task: MiniatureTask, seeds: range, images: int) -> Iterator[list[str
             f"{np.median(steps):.2f}",
             f"{steps.max():.3g}",
             f"{100 * np.mean(steps > BOUND):.0f}",
-            f"{100 * np.mean([one.label != other.label for one, other in pairs]):.1f}",
-            f"{max(farthest(one, other) for one, other in pairs):.2f}",
+            f"{100 * np.mean(differ):.1f}",
+            f"{max(distances):.2f}",
             f"{100 * right:.1f}",
             f"{100 * right_bounded:.1f}",
         ]

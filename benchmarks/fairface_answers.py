@@ -102,43 +102,50 @@ def read_rows(path: Path, answers: Answers) -> dict[str, dict[str, str]]:
 
 def audits_of(data: Path) -> dict[str, dict[str, list[Audit]]]:
     """Audits by question and attribute, in the order of `ANSWERS`."""
-    found: dict[str, dict[str, list[Audit]]] = {}
+    audits: dict[str, dict[str, list[Audit]]] = {}
     order: list[str] = []
-    for one in ANSWERS:
-        rows = read_rows(data / one.file, one)
+    for answer_set in ANSWERS:
+        rows = read_rows(data / answer_set.file, answer_set)
         order = order or list(rows)
         if set(order) != set(rows):
-            raise SystemExit(f"{one.file}: other images than in {ANSWERS[0].file}.")
-        truth, given = ([rows[name][key] for name in order]
-                        for key in (one.question, f"{one.question}_preds"))  # fmt: skip
-        for attribute in one.attributes:
+            raise SystemExit(
+                f"{answer_set.file}: other images than in {ANSWERS[0].file}."
+            )
+        question = answer_set.question
+        truth = [rows[name][question] for name in order]
+        answers = [rows[name][f"{question}_preds"] for name in order]
+        for attribute in answer_set.attributes:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SmallGroupWarning)
-                made = audit(
+                new_audit = audit(
                     truth,
-                    given,
+                    answers,
                     {attribute: [rows[name][attribute] for name in order]},
-                    name=one.model,
+                    name=answer_set.model,
                     values={"age": AGES} if attribute == "age" else None,
                 )
-            found.setdefault(one.question, {}).setdefault(attribute, []).append(made)
-    return found
+            audits.setdefault(answer_set.question, {}).setdefault(attribute, []).append(
+                new_audit
+            )
+    return audits
 
 
 def figures(audits: dict[str, dict[str, list[Audit]]]) -> str:
     """Every set of answers by every attribute."""
     rows = []
     for question, by in audits.items():
-        asked = [one for one in ANSWERS if one.question == question]
-        for place, one in enumerate(asked):
+        answer_sets = [
+            answer_set for answer_set in ANSWERS if answer_set.question == question
+        ]
+        for index, answer_set in enumerate(answer_sets):
             for attribute, made in by.items():
-                this = made[place]
+                this = made[index]
                 worst = this.document.runs[0].worst_group.target_and_sensitive
                 assert worst is not None
                 name = f"{worst.target}, {next(iter(worst.sensitive.values()))}"
                 cells = [level(this.estimate(metric)) for metric in METRICS]
                 cells[1] += f": {name}"
-                rows.append([question, one.model, attribute, *cells])
+                rows.append([question, answer_set.model, attribute, *cells])
     return table(
         ["asked", "model", "by", *(title for title, _ in METRICS.values())], rows
     )
@@ -187,26 +194,34 @@ def cells_of(one: Audit) -> dict[tuple[str, str], Estimate]:
     }
 
 
-def groups(made: Sequence[Audit]) -> str:
+def groups(audits: Sequence[Audit]) -> str:
     """A row for each class in each group, a column for each model."""
-    found = [cells_of(one) for one in made]
+    cells_by_audit = [cells_of(measured) for measured in audits]
     rows = [
-        [*cell, f"{found[0][cell].n:,}", *(level(of[cell]) for of in found)]
-        for cell in found[0]
+        [
+            *cell,
+            f"{cells_by_audit[0][cell].n:,}",
+            *(level(cells[cell]) for cells in cells_by_audit),
+        ]
+        for cell in cells_by_audit[0]
     ]
     rows.sort(key=lambda row: row[0])
-    return table(["true", "group", "n", *(one.runs[0] for one in made)], rows)
+    return table(
+        ["true", "group", "n", *(measured.runs[0] for measured in audits)], rows
+    )
 
 
-def lowest(made: Sequence[Audit]) -> str:
+def lowest(audits: Sequence[Audit]) -> str:
     """The cells of each model with the lowest accuracy, of those with 30 images or more."""
     rows = []
-    for one in made:
-        cells = [(cell, of) for cell, of in cells_of(one).items() if of.n >= 30]
-        for (target, group), of in sorted(cells, key=lambda cell: float(cell[1]))[
+    for measured in audits:
+        cells = [
+            (cell, rate) for cell, rate in cells_of(measured).items() if rate.n >= 30
+        ]
+        for (target, group), rate in sorted(cells, key=lambda cell: float(cell[1]))[
             :LOWEST
         ]:
-            rows.append([one.runs[0], target, group, f"{of.n:,}", level(of)])
+            rows.append([measured.runs[0], target, group, f"{rate.n:,}", level(rate)])
     return table(["model", "true", "group", "n", "accuracy"], rows)
 
 
@@ -216,9 +231,14 @@ def blocks_of(audits: dict[str, dict[str, list[Audit]]]) -> Iterator[tuple[str, 
     yield "figures", figures(audits)
     yield "changes", changes(audits)
     for question, by in audits.items():
-        for attribute, made in by.items():
+        for attribute, question_audits in by.items():
             name = f"{question}-by-{attribute}"
-            yield name, lowest(made) if name == "race-by-age" else groups(made)
+            yield (
+                name,
+                lowest(question_audits)
+                if name == "race-by-age"
+                else groups(question_audits),
+            )
 
 
 def main() -> None:
@@ -234,13 +254,13 @@ def main() -> None:
         const=RESULTS,
         help="write the tables to this folder too",
     )
-    asked = parser.parse_args()
-    blocks = dict(blocks_of(audits_of(asked.data)))
+    options = parser.parse_args()
+    blocks = dict(blocks_of(audits_of(options.data)))
     for name, text in blocks.items():
         print(f"## {name}\n\n{text}\n")
-    if asked.results:
-        write_results("fairface", INTRODUCTION, blocks, asked.results)
-    if asked.results == RESULTS:
+    if options.results:
+        write_results("fairface", INTRODUCTION, blocks, options.results)
+    if options.results == RESULTS:
         write_blocks("fairface", blocks, PAGE)
 
 

@@ -41,7 +41,7 @@ def main() -> None:
         truth + generator.integers(1, options.classes, options.rows)
     ) % options.classes
     first = np.where(generator.random(options.rows) < rates, truth, wrong)
-    others = [
+    other_runs = [
         np.where(generator.random(options.rows) < 0.1, truth, first)
         for _ in range(options.runs - 1)
     ]
@@ -50,31 +50,32 @@ def main() -> None:
         {"group": tuple(range(options.groups))},
         truth,
         group,
-        (first, *others),
+        (first, *other_runs),
         (Scores(),) * options.runs,
     )
-    how, parts = Bootstrap(), ("figures", "changes", "together")
+    bootstrap, parts = Bootstrap(), ("figures", "changes", "together")
     seconds: dict[str, list[float]] = {part: [] for part in (*parts, "all")}
     for _ in range(5):
         columns = replace(columns)  # nothing is kept from before
         clock = [time.process_time()]
         for run in range(options.runs):
             for metric in METRICS.values():
-                metric.estimate(columns, run, how)
+                metric.estimate(columns, run, bootstrap)
         clock.append(time.process_time())
         for run in range(1, options.runs):
             for metric in METRICS.values():
                 if metric.is_compared:
-                    metric.difference(columns, 0, run, how)
+                    metric.difference(columns, 0, run, bootstrap)
         clock.append(time.process_time())
-        corrected_differences(columns, how)
+        corrected_differences(columns, bootstrap)
         clock.append(time.process_time())
         for part, start, end in zip(parts, clock[:-1], clock[1:], strict=True):
             seconds[part].append(end - start)
         seconds["all"].append(clock[-1] - clock[0])
     print(
         ", ".join(
-            f"{part} {statistics.median(of):.2f} s" for part, of in seconds.items()
+            f"{part} {statistics.median(part_seconds):.2f} s"
+            for part, part_seconds in seconds.items()
         )
     )
 

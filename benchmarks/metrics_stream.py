@@ -51,12 +51,12 @@ def main() -> None:
         stream.update(classes[truth], classes[answer], groups[group])
         counting += time.process_time() - clock
     clock = time.process_time()
-    found = streams[0].merge(streams[1]).compute()
+    figures = streams[0].merge(streams[1]).compute()
     computing = time.process_time() - clock
-    odds = found["equalized_odds_difference"]
+    odds = figures["equalized_odds_difference"]
     print(f"EOD {odds.value:.4f} [{odds.low:.4f}, {odds.high:.4f}], n = {odds.n}")
     print(
-        f"update {counting:.1f} s, {len(found)} metrics with intervals {computing:.2f} s,"
+        f"update {counting:.1f} s, {len(figures)} metrics with intervals {computing:.2f} s,"
         f" peak memory +{peak() - before:.0f} MB"
     )
 

@@ -60,18 +60,18 @@ def main() -> None:
     }
     rows = []
     for task, method in itertools.product(TASKS, METHODS):
-        found = [p for seed in seeds for p in answers[task, method, seed]]
-        middle, most = np.quantile([p.distance for p in found], [0.5, 0.9])
-        margin = np.median([p.flip_margin for p in found])
-        certain = 100 * np.mean([p.certified_unchanged for p in found])
+        predictions = [p for seed in seeds for p in answers[task, method, seed]]
+        middle, most = np.quantile([p.distance for p in predictions], [0.5, 0.9])
+        margin = np.median([p.flip_margin for p in predictions])
+        certain = 100 * np.mean([p.certified_unchanged for p in predictions])
         figures = f"{margin:.2f}", f"{middle:.3f}", f"{most:.3f}", f"{certain:.0f}"
         rows.append(
             [
                 task,
                 method,
-                str(len(found)),
+                str(len(predictions)),
                 *figures,
-                str(sum(p.flipped for p in found)),
+                str(sum(p.flipped for p in predictions)),
             ]
         )
     text = table(HEAD, rows)

@@ -27,7 +27,7 @@ from fair_tta.miniature._world import TASKS
 TRIED: dict[str, Adapter] = {**DEMO_METHODS, "OrthCali 0": OrthCali(lam=0)}
 
 
-def both(episodes: list[Episode], attribute: str) -> tuple[float, float]:
+def true_and_pseudo(episodes: list[Episode], attribute: str) -> tuple[float, float]:
     """Pseudo-EOD and EOD of the answers of a method to pictures of several seeds, in percent."""
     targets = list(episodes[0].task.targets)
     answers = [answer for episode in episodes for answer in episode.predictions]
@@ -69,34 +69,34 @@ def main() -> None:
         images=options.pictures,
         split="validation",
     )
-    found: dict[tuple[str, str], list[Episode]] = {}
+    episodes: dict[tuple[str, str], list[Episode]] = {}
     for episode in track(
         work, "running", total=len(TASKS) * options.seeds * len(TRIED)
     ):
-        found.setdefault((episode.task.name, episode.method), []).append(episode)
+        episodes.setdefault((episode.task.name, episode.method), []).append(episode)
     table = Table("attribute", "method", "pseudo-EOD", "EOD", "change", "true change")
     changes: dict[str, list[tuple[float, float]]] = {}
     for task in TASKS.values():
         for attribute in task.sensitive:
-            base = both(found[task.name, "ZeroShot"], attribute)
+            base = true_and_pseudo(episodes[task.name, "ZeroShot"], attribute)
             for method in TRIED:
-                figures = both(found[task.name, method], attribute)
+                figures = true_and_pseudo(episodes[task.name, method], attribute)
                 moved = [
                     figure - first for figure, first in zip(figures, base, strict=True)
                 ]
                 if method != "ZeroShot":
                     changes.setdefault(attribute, []).append((moved[0], moved[1]))
-                shown = [f"{x:.1f}" for x in figures] + [f"{x:+.1f}" for x in moved]
-                table.add_row(f"{task.name}: {attribute}", method, *shown)
+                cells = [f"{x:.1f}" for x in figures] + [f"{x:+.1f}" for x in moved]
+                table.add_row(f"{task.name}: {attribute}", method, *cells)
     console = Console(width=100)
     console.print(table)
     together = [pair for pairs in changes.values() for pair in pairs]
     for name, pairs in {**changes, "all together": together}.items():
         pseudo, true = map(list, zip(*pairs, strict=True))
-        same = sum(np.sign(round(a, 9)) == np.sign(round(b, 9)) for a, b in pairs)
+        same_sign = sum(np.sign(round(a, 9)) == np.sign(round(b, 9)) for a, b in pairs)
         console.print(
             f"{name}: rank correlation {rank_correlation(pseudo, true):.2f}, "
-            f"same sign {same} of {len(pairs)}"
+            f"same sign {same_sign} of {len(pairs)}"
         )
 
 

@@ -69,29 +69,29 @@ def main() -> None:
     generator, failed = np.random.default_rng(0), []
     for name, (classes, values, lean, corrected, n) in DESIGNS.items():
         q, w, before, after = population(generator, classes, values, lean, corrected)
-        first, then = (
+        first, second = (
             pseudo_equalized_odds_difference(a, q, w) for a in (before, after)
         )
-        held, widths = np.zeros(3), []
+        covered, widths = np.zeros(3), []
         for trial in range(trials):
-            some = generator.integers(0, POPULATION, n)
-            found = pseudo_odds(
-                [before[some], after[some]],
-                q[some],
-                w[some],
+            sample = generator.integers(0, POPULATION, n)
+            estimate = pseudo_odds(
+                [before[sample], after[sample]],
+                q[sample],
+                w[sample],
                 Bootstrap(500, seed=trial),
             )
-            figures = [*found.runs, *found.changes]
-            held += [
+            figures = [*estimate.runs, *estimate.changes]
+            covered += [
                 _holds(f, t)
-                for f, t in zip(figures, (first, then, then - first), strict=True)
+                for f, t in zip(figures, (first, second, second - first), strict=True)
             ]
             widths.append(
-                (found.changes[0].high or 0.0) - (found.changes[0].low or 0.0)
+                (estimate.changes[0].high or 0.0) - (estimate.changes[0].low or 0.0)
             )
-        rates = held / trials
+        rates = covered / trials
         print(
-            f"{name}: {100 * first:.1f} -> {100 * then:.1f}; held before {100 * rates[0]:.1f}, "
+            f"{name}: {100 * first:.1f} -> {100 * second:.1f}; held before {100 * rates[0]:.1f}, "
             f"after {100 * rates[1]:.1f}, change {100 * rates[2]:.1f}; mean width of the change "
             f"{100 * np.mean(widths):.1f} points",
             flush=True,

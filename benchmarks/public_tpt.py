@@ -28,11 +28,13 @@ class PublicTPT:
         self.context = self.embedded[0, 1:5].clone()  # "a photo of a"
 
     def __call__(self, image: Image.Image, seed: int, views: int = 64) -> Tensor:
-        others = reference_views(image, views, (224, 224), np.random.default_rng(seed))
+        other_views = reference_views(
+            image, views, (224, 224), np.random.default_rng(seed)
+        )
         first = self.preprocess(image)[None]
         context = self.context.clone().requires_grad_()
         optimizer = torch.optim.AdamW([context], lr=5e-3)
-        logits = self._logits(torch.cat([first, others]), context)
+        logits = self._logits(torch.cat([first, other_views]), context)
         entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
         kept = logits[entropy.argsort()[: int(views * 0.1)]]
         mean = kept.log_softmax(1).logsumexp(0) - np.log(len(kept))

@@ -99,8 +99,8 @@ class Question:
     def cells(self) -> dict[tuple[str, str], int]:
         """Images of each class with each value."""
         n = Counter(zip(self.truth, self.values, strict=True))
-        every = [(t, v) for t in self.classifier.targets for v in self.names]
-        return {cell: n[cell] for cell in every}
+        all_cells = [(t, v) for t in self.classifier.targets for v in self.names]
+        return {cell: n[cell] for cell in all_cells}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,23 +137,26 @@ def celeba_questions(folder: Path) -> Iterator[Question]:
     texts = np.load(folder / "text_detic_openai_vitb32.npz")
     table_of = {
         f"a {name}": vector.astype(np.float32)
-        for kind in ("lvis", "oid")  # of names that both have, oid's
+        for vocabulary in ("lvis", "oid")  # of names that both have, oid's
         for name, vector in zip(
-            texts[f"{kind}_names"].tolist(), texts[kind], strict=True
+            texts[f"{vocabulary}_names"].tolist(), texts[vocabulary], strict=True
         )
     }
     names = images["attributes"].tolist()
-    labels = {name: images["labels"][:, place] > 0 for place, name in enumerate(names)}
+    labels = {
+        name: images["labels"][:, column_index] > 0
+        for column_index, name in enumerate(names)
+    }
     labels["Beard"] = ~labels["No_Beard"]
     values = np.where(labels["Male"], "Man", "Woman").tolist()
-    for column, (there, absent) in CELEBA_TASKS.items():
+    for column, (present, absent) in CELEBA_TASKS.items():
         classifier = FairTPTClassifier.from_features(
             table_of,
-            [there, absent],
+            [present, absent],
             {"gender": ["Man", "Woman"]},
             "a {target} {sensitive}",
         )
-        truth = np.where(labels[column], there, absent).tolist()
+        truth = np.where(labels[column], present, absent).tolist()
         yield Question(column, classifier, images["features"], truth, values)
 
 
@@ -167,13 +170,15 @@ def sem_questions(
     import pandas
 
     for task in tasks:
-        place = folder / task.dataset
-        if not (place / "metadata.feather").exists():
-            print(f"{place / 'metadata.feather'} is not there: {task} is left out.")
+        task_folder = folder / task.dataset
+        if not (task_folder / "metadata.feather").exists():
+            print(
+                f"{task_folder / 'metadata.feather'} is not there: {task} is left out."
+            )
             continue
-        rows = pandas.read_feather(place / "metadata.feather")
-        truth, values = (sem_labels(task.dataset, what, rows)
-                         for what in (task.target, *task.sensitive))  # fmt: skip
+        rows = pandas.read_feather(task_folder / "metadata.feather")
+        truth, values = (sem_labels(task.dataset, column_name, rows)
+                         for column_name in (task.target, *task.sensitive))  # fmt: skip
         (named,) = task.sensitive.values()
         known = [i for i, pair in enumerate(zip(truth, values, strict=True))
                  if pair[0] in task.targets and pair[1] in named]  # fmt: skip
@@ -182,7 +187,7 @@ def sem_questions(
                 np.random.default_rng(0).choice(known, most, replace=False).tolist()
             )
         for backbone, model in backbones.items():
-            file = place / f"CLIP_{backbone}_embeddings.npy"
+            file = task_folder / f"CLIP_{backbone}_embeddings.npy"
             if not file.exists():
                 print(f"{file} is not there: {task} is left out.")
                 continue
@@ -192,32 +197,35 @@ def sem_questions(
                     f"{file}: {len(stored)} rows, but metadata.feather has {len(rows)}."
                 )
             classifier = FairTPTClassifier(model, **task.arguments(), adapter=FIRST)  # type: ignore[arg-type]
-            own = [[column[i] for i in known] for column in (truth, values)]
+            known_columns = [[column[i] for i in known] for column in (truth, values)]
             yield Question(
-                f"{task}, {backbone}", classifier, np.asarray(stored[known]), *own
+                f"{task}, {backbone}",
+                classifier,
+                np.asarray(stored[known]),
+                *known_columns,
             )
 
 
-def sem_labels(dataset: str, what: str, rows: Any) -> list[str | None]:
+def sem_labels(dataset: str, column_name: str, rows: Any) -> list[str | None]:
     """An attribute in the words of `PAPER_TASKS`, None where it has no such value."""
-    if dataset == "CelebA" and what != "gender":
+    if dataset == "CelebA" and column_name != "gender":
         column, names = {
             "hair color": ("Blond_Hair", ("blond", "dark")),
             "smiling": ("Smiling", ("smiling", "not smiling")),
             "makeup": ("Heavy_Makeup", ("makeup", "no makeup")),
             "glasses": ("Eyeglasses", ("glasses", "no glasses")),
-        }[what]
+        }[column_name]
         return [names[value <= 0] for value in rows[column]]
-    if what == "age":  # FairFace has brackets
+    if column_name == "age":  # FairFace has brackets
         years = [
             int(str(age).replace("more than ", "").partition("-")[0])
             for age in rows["age"]
         ]
         return [DEFAULT_AGES.label(age) for age in years]
-    if what == "background":
-        return [str(value).removesuffix(" background") for value in rows[what]]
-    named = [str(value).replace("_", " ") for value in rows[what]]
-    return [name.lower() for name in named] if what == "gender" else list(named)
+    if column_name == "background":
+        return [str(value).removesuffix(" background") for value in rows[column_name]]
+    named = [str(value).replace("_", " ") for value in rows[column_name]]
+    return [name.lower() for name in named] if column_name == "gender" else list(named)
 
 
 def answers_of(question: Question, name: str) -> list[str]:
@@ -228,64 +236,76 @@ def answers_of(question: Question, name: str) -> list[str]:
     of_fold = np.array(
         [int(sha256(row.tobytes()).hexdigest(), 16) % FOLDS for row in stored]
     )
-    found = [""] * len(stored)
+    predicted = [""] * len(stored)
     for fold in range(FOLDS):
-        seen, own = np.flatnonzero(of_fold != fold), np.flatnonzero(of_fold == fold)
+        reference_indices, fold_indices = (
+            np.flatnonzero(of_fold != fold),
+            np.flatnonzero(of_fold == fold),
+        )
         labels: dict[str, Any] = {}
-        if method.needs.labels:
-            labels["sensitive"] = [question.values[i] for i in seen]
-        if method.needs.class_labels:
-            labels["labels"] = [question.truth[i] for i in seen]
+        if method.needs.reference_sensitive:
+            labels["sensitive"] = [question.values[i] for i in reference_indices]
+        if method.needs.reference_labels:
+            labels["labels"] = [question.truth[i] for i in reference_indices]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
             clf = question.classifier.with_adapter(method)
-            fitted = clf.fit(Features(stored[seen]), **labels).adapter
+            fitted = clf.fit(Features(stored[reference_indices]), **labels).adapter
         for i, answer in zip(
-            own, _predicted(question, fitted, own.tolist()), strict=True
+            fold_indices,
+            _predicted(question, fitted, fold_indices.tolist()),
+            strict=True,
         ):
-            found[i] = answer
-    return found
+            predicted[i] = answer
+    return predicted
 
 
-def _predicted(question: Question, method: Any, places: list[int]) -> list[str]:
+def _predicted(question: Question, method: Any, indices: list[int]) -> list[str]:
     """Answers for some images; a method that has to know their true values gets them."""
     if method.needs.values and method.known is None:
-        found: dict[int, str] = {}
+        labels: dict[int, str] = {}
         for value in question.names:
-            some = [i for i in places if question.values[i] == value]
-            found |= zip(
-                some, _predicted(question, method.knowing(value), some), strict=True
+            value_indices = [i for i in indices if question.values[i] == value]
+            labels |= zip(
+                value_indices,
+                _predicted(question, method.knowing(value), value_indices),
+                strict=True,
             )
-        return [found[i] for i in places]
-    if not places:
+        return [labels[i] for i in indices]
+    if not indices:
         return []
     classifier = question.classifier.with_adapter(method)
-    shares = classifier.predict_proba(Features(question.features[places]))
+    shares = classifier.predict_proba(Features(question.features[indices]))
     return [classifier.targets[i] for i in shares.argmax(1)]
 
 
 def methods_of(question: Question) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Answers by method, and why others were not run."""
-    found, not_run = {}, {}
+    answers, not_run = {}, {}
     for name in (*ADAPTERS, *VARIANTS):
         needs = parse_adapter(name).needs
         if needs.views or needs.pixels or needs.prompt_gradient:
             continue  # features of one view are not enough
         try:
-            found[name] = answers_of(question, name)
+            answers[name] = answers_of(question, name)
         except FairTTAError as error:
             not_run[name] = str(error)
-    return found, not_run
+    return answers, not_run
 
 
 def compared(question: Question, answers: Mapping[str, list[str]]) -> Audit:
-    return compare([question.audit(name, found) for name, found in answers.items()])
+    return compare(
+        [
+            question.audit(name, method_answers)
+            for name, method_answers in answers.items()
+        ]
+    )
 
 
-def verdict(found: Audit, method: str) -> str:
+def verdict(comparison: Audit, method: str) -> str:
     """What the figures of a method show, allowing for all methods that were compared."""
     adjusted = next(
-        c for c in found.document.comparisons if c.run == method
+        c for c in comparison.document.comparisons if c.run == method
     ).adjusted.by_name()
     sides = {}
     for metric, (title, better) in SHOWN.items():
@@ -303,16 +323,20 @@ def verdict(found: Audit, method: str) -> str:
     return f"helps: {', '.join(better_in)}" if better_in else "cannot tell"
 
 
-def method_table(found: Audit) -> str:
+def method_table(comparison: Audit) -> str:
     """A row for each method: the figure, its change and the interval of that."""
-    rows = [[f"`{FIRST}`", *(level(found.estimate(metric)) for metric in SHOWN), ""]]
-    for name in found.runs[1:]:
+    rows = [
+        [f"`{FIRST}`", *(level(comparison.estimate(metric)) for metric in SHOWN), ""]
+    ]
+    for name in comparison.runs[1:]:
         cells = [
-            level(found.estimate(metric, name)).partition(" ")[0]
-            + f", {change(found.difference(metric, name), better)}".removesuffix(", -")
+            level(comparison.estimate(metric, name)).partition(" ")[0]
+            + f", {change(comparison.difference(metric, name), better)}".removesuffix(
+                ", -"
+            )
             for metric, (_, better) in SHOWN.items()
         ]
-        rows.append([f"`{name}`", *cells, verdict(found, name)])
+        rows.append([f"`{name}`", *cells, verdict(comparison, name)])
     return table(
         ["method", *(title for title, _ in SHOWN.values()), "of all compared"], rows
     )
@@ -330,12 +354,13 @@ def cell_text(question: Question) -> str:
 def overview(questions: Mapping[str, tuple[Question, Audit]]) -> str:
     """A row for each task."""
     rows = []
-    for title, (question, found) in questions.items():
+    for title, (question, comparison) in questions.items():
         levels = [
-            f"{100 * found.estimate(metric).value:.1f}" for metric in list(SHOWN)[:3]
+            f"{100 * comparison.estimate(metric).value:.1f}"
+            for metric in list(SHOWN)[:3]
         ]
-        shown = [
-            verdict(found, name) if name in found.runs else "not run"
+        cells = [
+            verdict(comparison, name) if name in comparison.runs else "not run"
             for name in SUMMARISED
         ]
         rows.append(
@@ -344,7 +369,7 @@ def overview(questions: Mapping[str, tuple[Question, Audit]]) -> str:
                 cell_text(question),
                 f"{question.association():.2f}",
                 *levels,
-                *shown,
+                *cells,
             ]
         )
     head = [
@@ -372,23 +397,23 @@ def not_run_text(not_run: Mapping[str, str]) -> str:
 
 def report(questions: Iterator[Question]) -> dict[str, str]:
     """Run every method on every question, print, and return the tables by name."""
-    seen: dict[str, tuple[Question, Audit]] = {}
+    comparisons: dict[str, tuple[Question, Audit]] = {}
     blocks, not_run = {}, {}
     for question in questions:
-        answers, left = methods_of(question)
-        found = compared(question, answers)
-        seen[question.title] = question, found
-        not_run |= left
+        answers, left_out = methods_of(question)
+        comparison = compared(question, answers)
+        comparisons[question.title] = question, comparison
+        not_run |= left_out
         counts = textwrap.fill(
             f"n = {len(question.truth):,}: {cell_text(question)}.", 100
         )
         blocks[question.title.replace("_", "-").lower()] = (
-            f"{counts}\n\n{method_table(found)}"
+            f"{counts}\n\n{method_table(comparison)}"
         )
         print(f"## {question.title}\n\n{list(blocks.values())[-1]}\n", flush=True)
-    if not seen:
+    if not comparisons:
         raise SystemExit("Nothing was found to run on.")
-    blocks |= {"overview": overview(seen), "not-run": not_run_text(not_run)}
+    blocks |= {"overview": overview(comparisons), "not-run": not_run_text(not_run)}
     for name in ("overview", "not-run"):
         print(f"## {name}\n\n{blocks[name]}\n")
     return blocks
@@ -421,17 +446,17 @@ def main() -> None:
     parser.add_argument(
         "--most", type=int, default=20_000, help="images of a task (20,000)"
     )
-    asked = parser.parse_args()
-    if asked.data:
-        blocks = report(celeba_questions(asked.data))
+    options = parser.parse_args()
+    if options.data:
+        blocks = report(celeba_questions(options.data))
     else:
-        models = {name: asked.model or BACKBONES[name] for name in asked.backbones}
-        tasks = PAPER_TASKS if asked.all_tasks else PAPER_TASKS[:6]
-        blocks = report(sem_questions(asked.sem, tasks, models, asked.most))
-    if asked.results:
-        name = "real-clip" if asked.data else "sem"
-        write_results(name, INTRODUCTIONS[name], blocks, asked.results)
-    if asked.results == RESULTS and asked.data:
+        models = {name: options.model or BACKBONES[name] for name in options.backbones}
+        tasks = PAPER_TASKS if options.all_tasks else PAPER_TASKS[:6]
+        blocks = report(sem_questions(options.sem, tasks, models, options.most))
+    if options.results:
+        name = "real-clip" if options.data else "sem"
+        write_results(name, INTRODUCTIONS[name], blocks, options.results)
+    if options.results == RESULTS and options.data:
         write_blocks("real-clip", blocks, PAGE)
 
 

@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 from views import SIZE, photo
 
-from fair_tta.images._draw import Recipe, _mixed, render, render_batch, rgb
+from fair_tta.images._draw import Recipe, mix_chains, render_batch, render_views, to_rgb
 from fair_tta.images._views import AugMix, content_generator
 
 CHUNK = 4  # views of 224 pixels whose chains fit into the cache of one core
@@ -33,19 +33,19 @@ def tensors_in_chunks(pixels: Tensor, recipes: list[Recipe]) -> Tensor:
     for start in range(0, len(recipes), CHUNK):
         chunk = recipes[start : start + CHUNK]
         crops = [_crop(pixels, recipe) for recipe in chunk]
-        chunks.append(_mixed(torch.cat(crops), chunk))
+        chunks.append(mix_chains(torch.cat(crops), chunk))
     return torch.cat(chunks)
 
 
 def _crop(pixels: Tensor, recipe: Recipe) -> Tensor:
-    top, left, height, width = recipe.box
-    box = pixels[..., top : top + height, left : left + width]
+    top, x, height, width = recipe.box
+    box = pixels[..., top : top + height, x : x + width]
     crop = interpolate(box, SIZE, mode="bilinear", antialias=True)
     return crop.flip(-1) if recipe.flip else crop
 
 
 def main(repeats: int = 7) -> None:
-    image = rgb(photo())
+    image = to_rgb(photo())
     pixels = torch.tensor(list(image.tobytes()), dtype=torch.uint8)
     pixels = pixels.view(1, image.height, image.width, 3).permute(0, 3, 1, 2)
     config = CLIPVisionConfig(
@@ -56,10 +56,10 @@ def main(repeats: int = 7) -> None:
     views = torch.rand(64, 3, *SIZE)
 
     def recipes() -> list[Recipe]:
-        return AugMix(64).draw(image, SIZE, content_generator(image, 0))
+        return AugMix(64)._draw_recipes(image, SIZE, content_generator(image, 0))
 
     contenders: dict[str, Callable[[], object]] = {
-        "OpenCV": lambda: render(image, SIZE, recipes()),
+        "OpenCV": lambda: render_views(image, SIZE, recipes()),
         "tensors": lambda: render_batch(
             [image], SIZE, [recipes()], torch.device("cpu")
         ),

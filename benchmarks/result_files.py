@@ -37,7 +37,7 @@ def level(figure: Estimate) -> str:
     """Return ``81.2 [77.1, 84.6]``, percent; a dash where there is no figure."""
     if figure.value is None:
         return "-"
-    return f"{100 * figure.value:.1f}{_ends(figure, '.1f')}"
+    return f"{100 * figure.value:.1f}{_bound(figure, '.1f')}"
 
 
 def change(figure: Estimate, better: int) -> str:
@@ -51,13 +51,13 @@ def change(figure: Estimate, better: int) -> str:
     text = f"{100 * figure.value:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
     side = better * direction(figure.low, figure.high)
     text = {1: f"**{text}**", -1: f"{text} (worse)", 0: text}[side]
-    return text + _ends(figure, "+.1f")
+    return text + _bound(figure, "+.1f")
 
 
-def _ends(figure: Estimate, how: str) -> str:
+def _bound(figure: Estimate, bound_format: str) -> str:
     if figure.low is None or figure.high is None:
         return ""
-    return f" [{100 * figure.low:{how}}, {100 * figure.high:{how}}]"
+    return f" [{100 * figure.low:{bound_format}}, {100 * figure.high:{bound_format}}]"
 
 
 def write_results(
@@ -104,7 +104,7 @@ def _split(title: str, column: list[str]) -> list[list[str]]:
     changes = any(match and match["level"] for match in matches)
     first = [title]
     second = [f"{title} change"]
-    ends = [[f"{title} low"], [f"{title} high"]]
+    bounds = [[f"{title} low"], [f"{title} high"]]
     named = [f"{title} of"]
     for cell, match in zip(column, matches, strict=True):
         fields = match.groupdict() if match else {}
@@ -112,10 +112,13 @@ def _split(title: str, column: list[str]) -> list[list[str]]:
         moved = changes and fields.get("level")
         first.append(str(fields["level"]) if moved else value)
         second.append(value if moved else "")
-        ends[0].append(fields.get("low") or "")
-        ends[1].append(fields.get("high") or "")
+        bounds[0].append(fields.get("low") or "")
+        bounds[1].append(fields.get("high") or "")
         named.append(fields.get("group") or "")
-    return [first, *(further for further in (second, *ends, named) if any(further[1:]))]
+    return [
+        first,
+        *(further for further in (second, *bounds, named) if any(further[1:])),
+    ]
 
 
 def _plain(cell: str) -> str:

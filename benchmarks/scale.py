@@ -31,11 +31,11 @@ from fair_tta.datasets._labels import Labels
 from fair_tta.extend import AugMix
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab import audit_folder
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._worker import Worker
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import resolve_adapter
 
 PART = 8  # of 64 views, which are timed for Zero
 
@@ -76,8 +76,8 @@ def watched(title: str) -> Iterator[None]:
 def views(seed: int) -> torch.Tensor:
     """Features of 64 views of an image that nobody has seen."""
     noise = torch.randn(2, 64, 512, generator=torch.Generator().manual_seed(seed))
-    found = noise[0, :1] + 0.2 * noise[1]
-    return (found / found.norm(dim=-1, keepdim=True))[None]
+    noisy_views = noise[0, :1] + 0.2 * noise[1]
+    return (noisy_views / noisy_views.norm(dim=-1, keepdim=True))[None]
 
 
 def classes(count: int, rounds: int) -> None:
@@ -88,11 +88,11 @@ def classes(count: int, rounds: int) -> None:
     pixels = torch.randn(PART, 3, 224, 224)
 
     def method(adapter: Any) -> Callable[[int], Any]:
-        one, first = (
+        one_image, first = (
             clf.with_adapter(adapter),
             100 * len(jobs),
         )  # or methods would share gradients
-        return lambda i: one._predict_encoded(views(first + i))
+        return lambda i: one_image._predict_encoded(views(first + i))
 
     jobs: dict[str, Callable[[int], Any]] = {
         "tower": lambda _: backend.encode_pixels(pixels),
@@ -114,17 +114,20 @@ def classes(count: int, rounds: int) -> None:
                 start = time.process_time()
                 job(i)
                 times[name].append(time.process_time() - start)
-    took = {name: statistics.median(some[1:] or some) for name, some in times.items()}
+    took = {
+        name: statistics.median(timings[1:] or timings)
+        for name, timings in times.items()
+    }
     zero, one = took["tower"] * 64 / PART + took["views"], took["pass"]
     floor = zero + 2 * one
     print(
         f"{count} classes: Zero {zero:.2f} s, a pass {one:.3f} s, floor {floor / zero:.2f} Zero"
     )
     for name in ("TPT", "FairTPT", "FairTPT-MO"):
-        whole = zero + took[name]
+        total = zero + took[name]
         print(
-            f"  {name}: {whole / zero:.2f} Zero, {whole / floor:.2f} floor, "
-            f"{whole / (floor + one):.2f} floor and a pass; text side {took[name] / one:.1f} passes"
+            f"  {name}: {total / zero:.2f} Zero, {total / floor:.2f} floor, "
+            f"{total / (floor + one):.2f} floor and a pass; text side {took[name] / one:.1f} passes"
         )
 
 
@@ -156,9 +159,9 @@ def audit(count: int) -> None:
     spent = [0.0]
     process = Worker._process
 
-    def timed(self: Worker, *given: Any) -> None:
+    def timed(self: Worker, *arguments: Any) -> None:
         start = time.process_time()
-        process(self, *given)
+        process(self, *arguments)
         spent[0] += time.process_time() - start
 
     Worker._process = timed  # type: ignore[assignment,method-assign]
@@ -168,13 +171,14 @@ def audit(count: int) -> None:
         clf._predict_encoded(torch.randn(1, 64, 512))  # loads what is loaded once
         start = time.process_time()
         audit_folder(
-            clf, {name: find_adapter(name) for name in names}, labels.scan(),
+            clf, {name: resolve_adapter(name) for name in names}, labels.scan(),
             out=Path(folder) / "out",
         )  # fmt: skip
-        whole = time.process_time() - start
+        total_seconds = time.process_time() - start
     print(
-        f"audit of {count} images with {len(names)} methods: {whole:.1f} s, of which predicting "
-        f"{spent[0]:.1f} s, {spent[0] / whole:.0%}"
+        f"audit of {count} images with {len(names)} methods: {total_seconds:.1f} s, "
+        "of which predicting "
+        f"{spent[0]:.1f} s, {spent[0] / total_seconds:.0%}"
     )
 
 
@@ -189,12 +193,12 @@ def memory(count: int) -> None:
         clf.predict(photo(0))
         with watched(f"{count} files of 88 megapixels, predict"):
             clf.predict(paths)
-        runner = Runner(job_of(clf, [clf.adapter], is_kept=False), Local())
+        runner = Runner(make_job(clf, [clf.adapter], stores_rows=False), Local())
         with watched(f"{count} files of 88 megapixels, a run"):
             sources = [ImageSource(path, path) for path in paths]
             list(
                 runner.stream(
-                    sources, lambda one: one, size=16, seed=0, read_ahead=True
+                    sources, lambda source: source, size=16, seed=0, read_ahead=True
                 )
             )
 
@@ -205,15 +209,15 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs="+", default=[2, 100])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--images", type=int, default=200)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    if given.part == "classes":
-        for count in given.classes:
-            classes(count, given.rounds)
-    elif given.part == "batch":
-        batch(given.classes[0], given.images)
+    if options.part == "classes":
+        for count in options.classes:
+            classes(count, options.rounds)
+    elif options.part == "batch":
+        batch(options.classes[0], options.images)
     else:
-        {"audit": audit, "memory": memory}[given.part](given.images)
+        {"audit": audit, "memory": memory}[options.part](options.images)
 
 
 if __name__ == "__main__":

@@ -104,15 +104,15 @@ class Images:
         self._made = 0
 
     def take(self, count: int) -> list[bytes]:
-        made = []
+        images = []
         for _ in range(count):
             self._made += 1
             data = io.BytesIO()
             Image.fromarray(np.roll(self._base, self._made, (0, 1))).save(
                 data, "JPEG", quality=90
             )
-            made.append(data.getvalue())
-        return made
+            images.append(data.getvalue())
+        return images
 
 
 def in_threads(
@@ -121,9 +121,9 @@ def in_threads(
     """Seconds of the clock; the threads start together."""
     barrier = threading.Barrier(threads + 1)
 
-    def work(some: list[bytes]) -> None:
+    def work(requests: list[bytes]) -> None:
         barrier.wait()
-        for image in some:
+        for image in requests:
             predict(image)
 
     with ThreadPoolExecutor(threads) as pool:
@@ -212,10 +212,10 @@ def measure(options: argparse.Namespace) -> None:
                 for name in names if turn % 2 else names[::-1]:
                     fresh = images.take(options.images)
                     before = clocks[name]()
-                    taken = in_threads(calls[name], fresh, threads)
+                    seconds_per_thread = in_threads(calls[name], fresh, threads)
                     used = clocks[name]() - before
                     if turn:  # the first warms up
-                        seconds[name].append(taken)
+                        seconds[name].append(seconds_per_thread)
                         cpu[name].append(used)
             for name in names:
                 pairs = zip(seconds["plain"], seconds[name], strict=True)

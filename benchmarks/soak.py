@@ -122,9 +122,11 @@ class Soak:
         images = [drawn.image for drawn in self.draw(BATCH)]
         for name in islice(self._features, 3):
             self._count(self.method(name).predict(images))
-        others = (self.single, self.on_pixels, self.files, self.stream, self.threads, self.encoded,
-                  self.bad, self.audit, self.examine)  # fmt: skip
-        others[number % len(others)]()
+        other_jobs = (
+            self.single, self.on_pixels, self.files, self.stream, self.threads,
+            self.encoded, self.bad, self.audit, self.examine,
+        )  # fmt: skip
+        other_jobs[number % len(other_jobs)]()
         if len(self._kept) > 1:
             vars(self).update(self._kept[number % len(self._kept)])
         elif number % 20 == 19:  # a fifth has a cache of its own
@@ -144,9 +146,9 @@ class Soak:
     def files(self) -> None:
         """A list of paths, decoded by threads, and one of bytes."""
         paths = []
-        for place, drawn in enumerate(self.draw(BATCH)):
+        for index, drawn in enumerate(self.draw(BATCH)):
             paths.append(
-                self.folder / f"{place}.{('png', 'jpg', 'webp', 'gif')[place % 4]}"
+                self.folder / f"{index}.{('png', 'jpg', 'webp', 'gif')[index % 4]}"
             )
             drawn.image.save(paths[-1])
         self._count(self.method(next(self._features)).predict(paths))
@@ -187,13 +189,13 @@ class Soak:
         drawn = self.draw(BATCH)
         values = {a: [d.sensitive[a] for d in drawn] for a in self.task.sensitive}
         images, labels = [d.image for d in drawn], [d.target for d in drawn]
-        clf, few = self.method(next(self._features)), Bootstrap(resamples=20)
-        clf.audit(images, labels, values, interval=few).to_dict()
+        clf, few_resamples = self.method(next(self._features)), Bootstrap(resamples=20)
+        clf.audit(images, labels, values, interval=few_resamples).to_dict()
         self.predictions += BATCH
 
     def examine(self) -> None:
         """Without labels; every fourth time the page too."""
-        images, few = (
+        images, few_resamples = (
             [drawn.image for drawn in self.draw(BATCH)],
             Bootstrap(resamples=20),
         )
@@ -201,11 +203,11 @@ class Soak:
             "a": self.method("fair-tpt").adapter,
             "b": self._fitted["logit-balance"],
         }
-        found = self.classifier.examine(images, methods, interval=few)
+        examination = self.classifier.examine(images, methods, interval=few_resamples)
         self.predictions += 3 * BATCH
         self.calls += 1
         if self.calls % 4 == 0:
-            found.to_html()
+            examination.to_html()
 
     def _count(self, answers: Any) -> None:
         for answer in answers:
@@ -222,12 +224,13 @@ class Soak:
 
 
 def _bad_pictures(folder: Path) -> list[Any]:
-    whole = io.BytesIO()
-    Image.new("RGB", (64, 64), "red").save(whole, "PNG")
+    complete_file = io.BytesIO()
+    Image.new("RGB", (64, 64), "red").save(complete_file, "PNG")
     (folder / "empty.png").touch()
     return [
-        b"", b"\x89PNG\r\n\x1a\n nonsense", whole.getvalue()[:60], folder / "missing.png", folder,
-        folder / "empty.png", np.zeros((0, 4, 3), np.uint8), np.full((8, 8, 3), np.nan, np.float32),
+        b"", b"\x89PNG\r\n\x1a\n nonsense", complete_file.getvalue()[:60],
+        folder / "missing.png", folder, folder / "empty.png", np.zeros((0, 4, 3), np.uint8),
+        np.full((8, 8, 3), np.nan, np.float32),
         np.zeros((8, 8, 7), np.uint8), torch.zeros(2, 3, 4, 5, 6), object(),
     ]  # fmt: skip
 
@@ -276,42 +279,43 @@ def growth(curve: list[dict[str, float]]) -> dict[str, float]:
     def middle(part: list[dict[str, float]], name: str) -> float:
         return median(point[name] for point in part)
 
-    def more(name: str) -> float:
+    def increase(name: str) -> float:
         return middle(late, name) - middle(early, name)
 
     return {
-        "memory": more("resident_mib") / middle(early, "resident_mib"),
-        "blocks_per_prediction": more("python_blocks") / max(1, more("predictions")),
+        "memory": increase("resident_mib") / middle(early, "resident_mib"),
+        "blocks_per_prediction": increase("python_blocks")
+        / max(1, increase("predictions")),
     }
 
 
 def run(predictions: int, every: int, classifiers: int) -> Iterator[dict[str, Any]]:
     """What is known so far, whenever a point is added to the curve."""
     backend = resolve("miniature")
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "environment": environment(),
         "cache_limit_mib": CACHE / 2**20,
     }
-    found |= {"start": counts(backend.model), "warm": None, "curve": []}
-    begun, number = time.monotonic(), 0
+    record |= {"start": counts(backend.model), "warm": None, "curve": []}
+    start_time, number = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(backend, Path(folder), classifiers)
         while soak.predictions < predictions:
             soak.round(number)
             number += 1
             if number == WARM:
-                found["warm"] = counts(backend.model)
+                record["warm"] = counts(backend.model)
             is_over = soak.predictions >= predictions
-            if soak.predictions >= every * len(found["curve"]) or is_over:
-                found["curve"].append(sample(soak))
-                found |= {
+            if soak.predictions >= every * len(record["curve"]) or is_over:
+                record["curve"].append(sample(soak))
+                record |= {
                     "end": counts(backend.model),
-                    "growth": growth(found["curve"]),
+                    "growth": growth(record["curve"]),
                 }
                 for name in ("predictions", "pictures", "refused", "texts"):
-                    found[name] = getattr(soak, name)
-                found["minutes"] = round((time.monotonic() - begun) / 60, 1)
-                yield found
+                    record[name] = getattr(soak, name)
+                record["minutes"] = round((time.monotonic() - start_time) / 60, 1)
+                yield record
 
 
 def main() -> int:
@@ -329,43 +333,44 @@ def main() -> int:
     if not options.draw:
         warnings.simplefilter("ignore")  # of small references and groups
         torch.set_num_threads(1)
-        for found in run(options.predictions, options.every, options.classifiers):
-            point = found["curve"][-1]
-            print(f"{point['predictions']:7} predictions, {found['minutes']:5.1f} min: "
+        for record in run(options.predictions, options.every, options.classifiers):
+            point = record["curve"][-1]
+            print(f"{point['predictions']:7} predictions, {record['minutes']:5.1f} min: "
                   f"{point['resident_mib']:.0f} MiB", file=sys.stderr, flush=True)  # fmt: skip
-            options.out.write_text(json.dumps(found) + "\n")
-    found = json.loads(options.out.read_text())
-    soak_chart.draw(found, options.out.with_suffix(".svg"))
-    print(told(found))
-    return verdict(found)
+            options.out.write_text(json.dumps(record) + "\n")
+    record = json.loads(options.out.read_text())
+    soak_chart.draw(record, options.out.with_suffix(".svg"))
+    print(summary(record))
+    return verdict(record)
 
 
-def told(found: dict[str, Any]) -> str:
+def summary(record: dict[str, Any]) -> str:
     """What came of it, in one line."""
-    grown, curve = found["growth"], found["curve"]
+    grown, curve = record["growth"], record["curve"]
     return (
-        f"{found['predictions']} predictions on {found['pictures']} pictures in {found['texts']} "
-        f"tasks, {found['refused']} pictures refused, {found['minutes']} min: "
+        f"{record['predictions']} predictions on {record['pictures']} pictures "
+        f"in {record['texts']} "
+        f"tasks, {record['refused']} pictures refused, {record['minutes']} min: "
         f"{curve[len(curve) // 5]['resident_mib']:.0f} MiB after a fifth, "
         f"{curve[-1]['resident_mib']:.0f} at the end; from the second fifth to the last "
         f"{grown['memory']:+.2%} of memory, {grown['blocks_per_prediction']:+.3f} blocks of Python "
-        f"per prediction; changed: {', '.join(changed(found)) or 'nothing'}"
+        f"per prediction; changed: {', '.join(changed(record)) or 'nothing'}"
     )
 
 
-def changed(found: dict[str, Any]) -> list[str]:
+def changed(record: dict[str, Any]) -> list[str]:
     """What is another at the end."""
-    first = found["start"] | {
-        name: (found["warm"] or found["end"])[name] for name in LIBRARIES
+    first = record["start"] | {
+        name: (record["warm"] or record["end"])[name] for name in LIBRARIES
     }
-    return [name for name, value in first.items() if found["end"][name] != value]
+    return [name for name, value in first.items() if record["end"][name] != value]
 
 
-def verdict(found: dict[str, Any]) -> int:
+def verdict(record: dict[str, Any]) -> int:
     """1 if anything has grown or changed."""
-    grown = found["growth"]
+    grown = record["growth"]
     has_grown = grown["memory"] > MEMORY or grown["blocks_per_prediction"] > BLOCKS
-    return 1 if changed(found) or has_grown else 0
+    return 1 if changed(record) or has_grown else 0
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
+def draw(record: dict[str, Any], path: Path) -> None:
     """Memory of the process and of the cache against the number of predictions."""
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(6.4, 3.2), layout="constrained")
         axes = figure.subplots()
-        curve = found["curve"]
+        curve = record["curve"]
         counted = [point["predictions"] for point in curve]
         for colour, (name, label) in zip(LINES, _SHOWN.items(), strict=False):
             axes.plot(

@@ -44,7 +44,7 @@ from fair_tta import (
     Zero,
     ZeroShot,
 )
-from fair_tta.auditing._measure import lacks_values
+from fair_tta.auditing._classify import lacks_values
 from fair_tta.extend import AugMix
 from fair_tta.images._draw import render_batch
 from fair_tta.images._views import content_generator
@@ -136,12 +136,12 @@ def methods(
     def bare(chunk: int) -> Callable[[int], Any]:
         return lambda _: [backend.encode_pixels(part) for part in pixels.split(chunk)]
 
-    def whole(adapter: Any, first: int) -> Callable[[int], Any]:
-        one = clf.with_adapter(adapter)
+    def predict_with(adapter: Any, first: int) -> Callable[[int], Any]:
+        adapted = clf.with_adapter(adapter)
 
         def run(i: int) -> Any:
-            one._vision.forget()  # every call makes its views and encodes them
-            return one.predict(photo(first + i))
+            adapted._vision.forget()  # every call makes its views and encodes them
+            return adapted.predict(photo(first + i))
 
         return run
 
@@ -151,7 +151,7 @@ def methods(
     jobs = {f"bare {chunk}": bare(chunk) for chunk in chunks}
     for number, (job, adapter) in enumerate(adapters.items()):
         # pictures of its own: methods share gradients on the same one
-        jobs[job] = whole(adapter, 1000 * number)
+        jobs[job] = predict_with(adapter, 1000 * number)
     times = interleaved(jobs, repeat)
     best = min(t for job, t in times.items() if job.startswith("bare"))
     alone = {
@@ -187,7 +187,7 @@ def views(repeat: int) -> None:
                 lambda i, s=strategy, size=size, photos=photos: render_batch(
                     photos,
                     size,
-                    [s.draw(p, size, content_generator(p, i)) for p in photos],
+                    [s._draw_recipes(p, size, content_generator(p, i)) for p in photos],
                     device,
                 ).cpu()
             )
@@ -256,23 +256,23 @@ def one_view(repeat: int) -> None:
         "bare model, text features kept": kept,
     }
     warnings.simplefilter("ignore")  # small references
-    few = clf.encode([photo(900 + k) for k in range(8)], with_views=False)
-    reference = Features(few.repeat(40, 1, 1))
+    few_features = clf.encode([photo(900 + k) for k in range(8)], with_views=False)
+    reference = Features(few_features.repeat(40, 1, 1))
     values = [SENSITIVE[k % len(SENSITIVE)] for k in range(len(reference))]
-    for name, kind in ADAPTERS.items():
-        method = kind()
+    for name, method_type in ADAPTERS.items():
+        method = method_type()
         if not method.needs.views and not method.needs.pixels:
             if method.needs.reference:
-                labels = TARGETS * 200 if method.needs.class_labels else None
-                known = values if method.needs.labels else None
+                labels = TARGETS * 200 if method.needs.reference_labels else None
+                known = values if method.needs.reference_sensitive else None
                 fitted = clf.with_adapter(method).fit(reference, labels, known)
                 method = fitted.adapter
             method = method.knowing(SENSITIVE[0]) if lacks_values(method) else method
-            one = clf.with_adapter(method)
+            adapted = clf.with_adapter(method)
 
-            def run(i: int, one: Any = one) -> Any:
-                one._vision.forget()
-                return one.predict(photo(i))
+            def run(i: int, adapted: Any = adapted) -> Any:
+                adapted._vision.forget()
+                return adapted.predict(photo(i))
 
             jobs[name] = run
     times = interleaved(jobs, 5 * repeat, time.process_time)
@@ -363,9 +363,10 @@ def batches(repeat: int) -> None:
                 repeat,
                 time.process_time,
             )
-            one, together = (1000 * times[job] / 32 for job in ("one", "all"))
+            single_ms, together = (1000 * times[job] / 32 for job in ("one", "all"))
             print(
-                f"{label:30} {name:11} {one:8.2f} {together:8.2f}   {one / together:5.1f} x faster"
+                f"{label:30} {name:11} {single_ms:8.2f} {together:8.2f}   "
+                f"{single_ms / together:5.1f} x faster"
             )
 
 
@@ -414,19 +415,20 @@ def sweep(model: Any, name: str) -> None:
     ]
     photos = [photo(i) for i in range(4)]
 
-    def run(some: list[Any]) -> float:
+    def run(adapters: list[Any]) -> float:
         clf._vision.forget()
         start = time.perf_counter()
-        for adapter in some:
+        for adapter in adapters:
             clf.with_adapter(adapter).predict(photos)
         return time.perf_counter() - start
 
     run(settings)
-    one = statistics.median(run([FairTPT()]) for _ in range(3))
+    single_seconds = statistics.median(run([FairTPT()]) for _ in range(3))
     all_of_them = statistics.median(run(settings) for _ in range(3))
     print(f"\n## {name}: {len(settings)} settings over 4 images")
     print(
-        f"one setting {one:.2f} s, all {all_of_them:.2f} s: {all_of_them / one:.2f} x"
+        f"one setting {single_seconds:.2f} s, all {all_of_them:.2f} s: "
+        f"{all_of_them / single_seconds:.2f} x"
     )
 
 

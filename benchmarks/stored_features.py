@@ -44,8 +44,8 @@ def cone(rows: int, seed: int, dim: int = DIM) -> np.ndarray:
     """Unit vectors with a common part, in float32."""
     generator = np.random.default_rng(seed)
     common = np.random.default_rng(0).standard_normal(dim, np.float32)
-    found = common + generator.standard_normal((rows, dim), np.float32)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    vectors = common + generator.standard_normal((rows, dim), np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def texts() -> dict[str, np.ndarray]:
@@ -107,18 +107,18 @@ def _status(field: str) -> int:
 
 def _peak(path: Path, job: str, answer: Any) -> None:
     """Most memory of a job besides pages of files, looked at every few milliseconds."""
-    call, done, seen = jobs(path)[job], threading.Event(), [_status("RssAnon")]
+    call, done, peaks = jobs(path)[job], threading.Event(), [_status("RssAnon")]
 
     def watch() -> None:
         while not done.wait(0.005):
-            seen.append(_status("RssAnon"))
+            peaks.append(_status("RssAnon"))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     call()
     done.set()
     watcher.join()
-    answer.put(max(seen) - seen[0])
+    answer.put(max(peaks) - peaks[0])
 
 
 def peak(path: Path, job: str) -> int:
@@ -127,9 +127,9 @@ def peak(path: Path, job: str) -> int:
     answer = context.Queue()
     process = context.Process(target=_peak, args=(path, job, answer))
     process.start()
-    found = answer.get()
+    message = answer.get()
     process.join()
-    return int(found)
+    return int(message)
 
 
 def measure(
@@ -138,19 +138,19 @@ def measure(
     """Of each job: median seconds, median ratio to the plain call, largest ratio, bytes."""
     path = folder / "features.npy"
     write(path, rows)
-    calls, found = jobs(path), []
+    calls, rows_of_results = jobs(path), []
     for _ in range(rounds + 1):  # the first warms up
         seconds = []
         for call in calls.values():
             start = time.process_time()
             call()
             seconds.append(time.process_time() - start)
-        found.append(seconds)
-    rounds_of = list(zip(*found[1:], strict=True))
+        rows_of_results.append(seconds)
+    rounds_of = list(zip(*rows_of_results[1:], strict=True))
     result = {}
-    for job, own in zip(calls, rounds_of, strict=True):
-        ratios = [a / b for a, b in zip(own, rounds_of[0], strict=True)]
-        result[job] = median(own), median(ratios), max(ratios), peak(path, job)
+    for job, job_seconds in zip(calls, rounds_of, strict=True):
+        ratios = [a / b for a, b in zip(job_seconds, rounds_of[0], strict=True)]
+        result[job] = median(job_seconds), median(ratios), max(ratios), peak(path, job)
     return result
 
 
@@ -159,14 +159,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the file goes for a while")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        found = measure(given.rows, given.rounds, Path(folder))
-    print(f"{given.rows:,} rows of {DIM} float16, medians of {given.rounds} rounds, "
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        measurements = measure(options.rows, options.rounds, Path(folder))
+    print(f"{options.rows:,} rows of {DIM} float16, medians of {options.rounds} rounds, "
           f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS')}")  # fmt: skip
     print("job                      seconds   times plain (largest)   memory above")
-    for job, (seconds, ratio, largest, memory) in found.items():
+    for job, (seconds, ratio, largest, memory) in measurements.items():
         print(
             f"{job:24} {seconds:7.2f}   {ratio:11.2f} ({largest:.2f})   {memory / 2**20:9.0f} MiB"
         )

@@ -120,8 +120,8 @@ def transclip(images: Array, first: Array, weight: float) -> Array:
     n, dim = images.shape
     similar = images @ images.T
     np.fill_diagonal(similar, -np.inf)
-    near = np.argsort(-similar, 1)[:, :NEIGHBOURS]
-    weights = np.take_along_axis(similar, near, 1)[..., None]
+    neighbours = np.argsort(-similar, 1)[:, :NEIGHBOURS]
+    weights = np.take_along_axis(similar, neighbours, 1)[..., None]
     z, log_first = first, np.log(np.maximum(first, 1e-30))
     mu = np.stack(
         [images[np.argsort(-column)[:CONFIDENT]].mean(0) for column in first.T]
@@ -130,21 +130,23 @@ def transclip(images: Array, first: Array, weight: float) -> Array:
     for _ in range(ROUNDS):
         away = ((images[:, None] - mu) ** 2 / variance).sum(-1)
         for _ in range(INNER):
-            z = softmax(log_first - weight * away / 2 + (weights * z[near]).sum(1))
+            z = softmax(
+                log_first - weight * away / 2 + (weights * z[neighbours]).sum(1)
+            )
         mu = z.T @ images / np.maximum(z.sum(0), 1e-12)[:, None]
-        apart = (z[..., None] * (images[:, None] - mu) ** 2).sum((0, 1))
-        variance = np.maximum(apart / n, 1e-12)
+        squared_distances = (z[..., None] * (images[:, None] - mu) ** 2).sum((0, 1))
+        variance = np.maximum(squared_distances / n, 1e-12)
     return z
 
 
 def answers(batch: Batch) -> dict[str, Array]:
     """Place of the answer: zero-shot, and by the weight of the mixture."""
     first = zero_shot(batch.images, batch.texts)
-    found = {"zero-shot": first.argmax(1)}
+    answers_by_method = {"zero-shot": first.argmax(1)}
     for name, weight in WEIGHTS.items():
         z = transclip(batch.images, first, 1 / len(first) if weight is None else weight)
-        found[name] = z.argmax(1)
-    return found
+        answers_by_method[name] = z.argmax(1)
+    return answers_by_method
 
 
 def read(folder: Path) -> Iterator[Batch]:
@@ -177,10 +179,10 @@ def phi(a: Array, b: Array) -> float:
     return 0.0 if a.std() * b.std() == 0 else abs(float(np.corrcoef(a, b)[0, 1]))
 
 
-def phi_change(before: Array, after: Array, other: Array) -> tuple[float, float]:
+def phi_change(before: Array, after: Array, labels: Array) -> tuple[float, float]:
     generator = np.random.default_rng(0)
     draws = (generator.integers(0, len(before), len(before)) for _ in range(RESAMPLES))
-    changes = [phi(after[d], other[d]) - phi(before[d], other[d]) for d in draws]
+    changes = [phi(after[d], labels[d]) - phi(before[d], labels[d]) for d in draws]
     low, high = np.percentile(changes, [2.5, 97.5])
     return float(low), float(high)
 
@@ -194,13 +196,13 @@ def title_of(batch: Batch) -> str:
     return f"{batch.title} ({' / '.join(map(str, cells))}{empty})"
 
 
-def level(batch: Batch, found: Array) -> str:
+def level(batch: Batch, labels: Array) -> str:
     """Accuracy, worst group and phi with gender."""
-    right = 100 * float(accuracy(batch.truth, found))
+    right = 100 * float(accuracy(batch.truth, labels))
     if batch.values is None:
         return f"{right:.1f}"
-    worst = worst_group_accuracy(batch.truth, found, batch.values, targets=[0, 1])
-    return f"{right:.1f} / {100 * float(worst):.1f} / {phi(found, batch.values):.2f}"
+    worst = worst_group_accuracy(batch.truth, labels, batch.values, targets=[0, 1])
+    return f"{right:.1f} / {100 * float(worst):.1f} / {phi(labels, batch.values):.2f}"
 
 
 def changes(batch: Batch, before: Array, after: Array) -> Iterator[str]:
@@ -210,29 +212,29 @@ def changes(batch: Batch, before: Array, after: Array) -> Iterator[str]:
         change = paired_difference(
             metric, batch.truth, before, after, batch.values, targets=[0, 1]
         )
-        ends = [
+        bounds = [
             f"{100 * end:+.1f}" for end in (change.low, change.high) if end is not None
         ]
-        yield f"{100 * float(change):+.1f} [{', '.join(ends)}]"
-    for other in (batch.truth, batch.values):
-        low, high = phi_change(before, after, other)
-        yield f"{phi(after, other) - phi(before, other):+.2f} [{low:+.2f}, {high:+.2f}]"
+        yield f"{100 * float(change):+.1f} [{', '.join(bounds)}]"
+    for labels in (batch.truth, batch.values):
+        low, high = phi_change(before, after, labels)
+        yield f"{phi(after, labels) - phi(before, labels):+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
-def levels_table(found: Sequence[tuple[Batch, Mapping[str, Array]]]) -> str:
+def levels_table(answered_batches: Sequence[tuple[Batch, Mapping[str, Array]]]) -> str:
     """Return accuracy, worst group and phi of every batch and weight."""
     rows = [
         [title_of(batch), *(level(batch, answer) for answer in answers.values())]
-        for batch, answers in found
+        for batch, answers in answered_batches
     ]
     return table(["task", "zero-shot", *(f"weight {name}" for name in WEIGHTS)], rows)
 
 
-def changes_table(found: Sequence[tuple[Batch, Mapping[str, Array]]]) -> str:
+def changes_table(answered_batches: Sequence[tuple[Batch, Mapping[str, Array]]]) -> str:
     """Return the changes from zero-shot of every batch that has an attribute."""
     rows = [
         [batch.title, name, *changes(batch, answers["zero-shot"], answers[name])]
-        for batch, answers in found
+        for batch, answers in answered_batches
         if batch.values is not None
         for name in WEIGHTS
     ]
@@ -257,14 +259,17 @@ def main(arguments: list[str] | None = None) -> None:
         const=RESULTS,
         help="write the tables to this folder",
     )
-    asked = parser.parse_args(arguments)
-    found = [(batch, answers(batch)) for batch in read(asked.data)]
+    options = parser.parse_args(arguments)
+    answered_batches = [(batch, answers(batch)) for batch in read(options.data)]
     warnings.simplefilter("ignore", SmallGroupWarning)
-    blocks = {"levels": levels_table(found), "changes": changes_table(found)}
+    blocks = {
+        "levels": levels_table(answered_batches),
+        "changes": changes_table(answered_batches),
+    }
     print(f"Accuracy / worst group / phi with gender; n there and not, men / women each:\n\n"
           f"{blocks['levels']}\n\nChanges from zero-shot:\n\n{blocks['changes']}")  # fmt: skip
-    if asked.results:
-        write_results("transductive", INTRODUCTION, blocks, asked.results)
+    if options.results:
+        write_results("transductive", INTRODUCTION, blocks, options.results)
 
 
 if __name__ == "__main__":

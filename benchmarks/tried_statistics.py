@@ -90,8 +90,8 @@ def milder_top(forms: extremes._Forms, error: float) -> tuple[Floats, Floats]:
     below, deviation, farthest = forms._from_top
     reach = min(1.0, -ndtri(error / max(1, len(below) - 1))) * deviation
     slack = np.maximum(0.0, below - reach).astype(forms.z.dtype)
-    near = farthest >= slack
-    return slack, (forms.z[near] - slack[near, None]).max(0)
+    candidates = farthest >= slack
+    return slack, (forms.z[candidates] - slack[candidates, None]).max(0)
 
 
 def slack(audits: int, only: str) -> None:
@@ -153,28 +153,35 @@ def extreme_images(metric: Metric, rows: AnswerTable) -> float:
 def seen_as_truth(rows: AnswerTable, factor: float) -> Design:
     """Return the population whose rates are those of an audit, with so many times the images."""
     groups, classes = len(rows.groups), len(rows.targets)
-    was, now = (rows.answers[run] == rows.truth for run in (0, 1))
+    right_before, right_after = (rows.answers[run] == rows.truth for run in (0, 1))
     n = np.bincount(rows.cell, minlength=groups * classes)
 
     def share(some: Floats) -> Floats:
         counted = np.bincount(rows.cell, some, minlength=groups * classes)
-        made: Floats = (counted / np.maximum(1, n)).reshape(groups, classes)
-        return made
+        shares: Floats = (counted / np.maximum(1, n)).reshape(groups, classes)
+        return shares
 
-    parts = [share(some.astype(np.float64)) for some in (was, was & ~now, ~was & now)]
+    parts = [
+        share(some.astype(np.float64))
+        for some in (
+            right_before,
+            right_before & ~right_after,
+            ~right_before & right_after,
+        )
+    ]
     sizes = np.round(n * factor).astype(np.int64).reshape(groups, classes)
     return Design("as seen", sizes, *parts)
 
 
 def shown_share(figure: Figure, population: Design, audits: int) -> float:
     """Return the share of audits that show the change of a population, in its direction."""
-    generator, shown = np.random.default_rng(5), 0
+    generator, shown_count = np.random.default_rng(5), 0
     falls = population.truth(figure) < 0
     for _ in range(audits):
         change = figure.difference(population.draw(generator)[0], 0, 1, HOW)
         if change.low is not None and change.high is not None:
-            shown += change.high < 0 if falls else change.low > 0
-    return shown / audits
+            shown_count += change.high < 0 if falls else change.low > 0
+    return shown_count / audits
 
 
 def images(audits: int) -> None:

@@ -152,26 +152,26 @@ def filled(
 ) -> AnswerTable:
     """Return an audit with more images of each small group, until it has as many as are needed."""
     missing = np.maximum(0, SMALL - population.n) * (population.n > 0)
-    more = replace(population, n=missing).draw(generator)[0]
+    added_rows = replace(population, n=missing).draw(generator)[0]
     return replace(
         columns,
-        truth=np.concatenate([columns.truth, more.truth]),
-        group=np.concatenate([columns.group, more.group]),
+        truth=np.concatenate([columns.truth, added_rows.truth]),
+        group=np.concatenate([columns.group, added_rows.group]),
         answers=tuple(
-            map(np.concatenate, zip(columns.answers, more.answers, strict=True))
+            map(np.concatenate, zip(columns.answers, added_rows.answers, strict=True))
         ),
     )
 
 
 def after_filling(population: Design, audits: int) -> tuple[int, int]:
     """Count audits in which the gap looks smaller, and those that are green once filled."""
-    generator, looks, green = np.random.default_rng(0), 0, 0
+    generator, looks_smaller, green = np.random.default_rng(0), 0, 0
     for _ in range(audits):
         columns = population.draw(generator)[0]
         if judged(columns).looks_smaller:
-            looks += 1
+            looks_smaller += 1
             green += judged(filled(population, columns, generator)).is_shown
-    return looks, green
+    return looks_smaller, green
 
 
 def main() -> None:
@@ -180,7 +180,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="designs whose name has this in it")
     options = parser.parse_args()
     missed = []
-    for population in (each for each in FULL if options.only in each.name):
+    for population in (
+        candidate for candidate in FULL if options.only in candidate.name
+    ):
         counts = tally(population, options.audits)
         shares = [
             100 * n / options.audits
@@ -193,9 +195,12 @@ def main() -> None:
         )
         if shares[-1] > 100 * MOST_LOST:
             missed.append(f"{population.name}: green is lost in {lost} %")
-    for population in (each for each in SMALL_GROUPS if options.only in each.name):
-        looks, green = after_filling(population, options.audits)
-        print(f"{population.name}: looks smaller in {looks} of {options.audits}, {green} of these "
+    for population in (
+        candidate for candidate in SMALL_GROUPS if options.only in candidate.name
+    ):
+        looks_smaller, green = after_filling(population, options.audits)
+        print(f"{population.name}: looks smaller in {looks_smaller} of "
+              f"{options.audits}, {green} of these "
               "green with the images named", flush=True)  # fmt: skip
     sys.exit("\n".join(missed) or None)
 

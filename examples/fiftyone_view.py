@@ -18,8 +18,8 @@ from fair_tta.miniature import BADGES as task
 folder = Path(tempfile.mkdtemp())
 drawn = task.draw(90, seed=1)
 images = [folder / f"{number}.png" for number in range(len(drawn))]
-for path, one in zip(images, drawn, strict=True):
-    one.image.save(path)
+for path, drawn_image in zip(images, drawn, strict=True):
+    drawn_image.image.save(path)
 labels, colours = [d.target for d in drawn], [d.sensitive["colour"] for d in drawn]
 
 clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)

@@ -35,9 +35,11 @@ class Classify(litserve.LitAPI):  # type: ignore[misc]
     def predict(self, images: list[bytes]) -> list[Any]:
         return list(self.classifier.predict(images, errors="skip"))
 
-    def encode_response(self, found: Any) -> dict[str, Any]:
+    def encode_response(self, prediction: Any) -> dict[str, Any]:
         return (
-            {"error": "not an image"} if found is None else {"scores": found.to_dict()}
+            {"error": "not an image"}
+            if prediction is None
+            else {"scores": prediction.to_dict()}
         )
 
 

@@ -31,6 +31,8 @@ records = list(
 )
 clf = FairTPTClassifier(options.model, FINDINGS, {"site": SITES}, TEMPLATE)
 images, labels = [r.path for r in records], [r.target for r in records]
-found = clf.mitigate(images, labels, {"site": [r.sensitive["site"] for r in records]})
-print(found.audit)
-print(found.reason)
+mitigation = clf.mitigate(
+    images, labels, {"site": [r.sensitive["site"] for r in records]}
+)
+print(mitigation.audit)
+print(mitigation.reason)

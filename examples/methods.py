@@ -22,9 +22,11 @@ print(
     f"{'method':10} {'image':20} {'answer':11} {'p':>5} {'place entropy':>16} {'step':>6}"
 )
 for adapter in (ZeroShot(), Zero(), TPT(), OrthCali(), FairTPT(), FairTPTMO()):
-    predictions = clf.with_adapter(adapter).predict([one.image for one in drawn])
-    for one, p in zip(drawn, predictions, strict=True):
-        name = f"{one.target} on {one.sensitive['background']}"
+    predictions = clf.with_adapter(adapter).predict(
+        [drawn_image.image for drawn_image in drawn]
+    )
+    for drawn_image, p in zip(drawn, predictions, strict=True):
+        name = f"{drawn_image.target} on {drawn_image.sensitive['background']}"
         before, after = p.sensitive_entropy_zero_shot, p.sensitive_entropy
         step = "" if p.relative_step is None else f"{p.relative_step:.2f}"
         print(

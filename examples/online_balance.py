@@ -35,8 +35,8 @@ def predict_stream(
     """Predictions in the order of the images: zero-shot until `least` images were seen."""
     classifier = classifier.with_adapter(ZeroShot())
     recent: deque[torch.Tensor] = deque(maxlen=window)  # features of the last images
-    for seen, image in enumerate(images):
-        if seen >= least and (seen - least) % EVERY == 0:
+    for index, image in enumerate(images):
+        if index >= least and (index - least) % EVERY == 0:
             balance = classifier.with_adapter(LogitBalance())
             classifier = balance.fit(Features(torch.cat(list(recent))))
         features = classifier.encode([image], with_views=False)
@@ -48,7 +48,9 @@ if __name__ == "__main__":
     task = miniature.BIRDS
     clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
     drawn = task.draw(400)
-    predictions = list(predict_stream(clf, (one.image for one in drawn)))
+    predictions = list(
+        predict_stream(clf, (drawn_image.image for drawn_image in drawn))
+    )
     changed = [p.flipped for p in predictions]
     print(
         f"{sum(changed[LEAST:])} of {len(changed) - LEAST} answers differ from zero-shot"

@@ -34,9 +34,9 @@ clf = FairTPTClassifier(
     template=task.template,
 )
 after = clf.predict([p.image for p in drawn])
-same = clf.with_adapter(ZeroShot()).predict_proba([p.image for p in drawn])
+zero_shot = clf.with_adapter(ZeroShot()).predict_proba([p.image for p in drawn])
 print(
-    f"zero-shot differs from open_clip's own code by {abs(same - before.numpy()).max():.1e}\n"
+    f"zero-shot differs from open_clip's own code by {abs(zero_shot - before.numpy()).max():.1e}\n"
 )
 
 print(

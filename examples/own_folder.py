@@ -41,11 +41,11 @@ features = clf.encode([record.path for record in images])  # once for all method
 audits = []
 for adapter in (ZeroShot(), Zero(), FairTPT(), FairTPTMO()):
     answers = clf.with_adapter(adapter).predict(Features(features))
-    one = audit(
+    measured = audit(
         [record.target for record in images],
         answers,
         {"place": [record.sensitive["place"] for record in images]},
         name=type(adapter).__name__,
     )
-    audits.append(one)
+    audits.append(measured)
 print(images.problems, compare(audits), sep="\n")

@@ -41,11 +41,11 @@ for target, attribute in (("age", "race"), ("gender", "race")):
     audits = []
     for adapter in (ZeroShot(), Zero(), OrthCali(), FairTPT()):
         answers = clf.with_adapter(adapter).predict(Features(features))
-        one = audit(
+        measured = audit(
             [record.target for record in images],
             answers,
             {attribute: [record.sensitive[attribute] for record in images]},
             name=type(adapter).__name__,
         )
-        audits.append(one)
+        audits.append(measured)
     print(task, compare(audits), sep="\n")

@@ -908,7 +908,7 @@ def test_plain_python_for_views_and_templates(backend: TransformersBackend) -> N
     assert repr(plain.with_views(5)._vision.views) == repr(AugMix(5))
     several: Any = [sentences, "a photo of a {} {sensitive}"]
     both = FairTPTClassifier(backend, *names, several, adapter="orthcali")
-    assert len(task_of(both).templates._others) == 1
+    assert len(task_of(both).templates._further) == 1
 
 
 def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:

@@ -64,7 +64,7 @@ def test_open_clip_code_gives_the_zero_shot_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     names = run("open_clip_code.py")
-    assert names["same"] == pytest.approx(names["before"].numpy(), abs=1e-4)
+    assert names["zero_shot"] == pytest.approx(names["before"].numpy(), abs=1e-4)
     assert "zero-shot differs from open_clip's own code by" in capsys.readouterr().out
 
 
@@ -122,10 +122,10 @@ def test_a_medical_clip_by_site(
     arguments = [str(tmp_path), str(tmp_path / "labels.csv"), "--model", "miniature"]
     monkeypatch.setattr("sys.argv", ["medical_sites.py", *arguments])
     names = run("medical_sites.py")
-    assert names["found"].audit.runs[0] == "zero-shot"
+    assert names["mitigation"].audit.runs[0] == "zero-shot"
     printed = capsys.readouterr().out
     assert "worst" in printed
-    assert names["found"].reason in printed
+    assert names["mitigation"].reason in printed
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def test_a_row_says_what_the_method_says(name: str) -> None:
     file, kind = KINDS[name]
     method = kind()
     assert explicit.startswith("yes" if method.needs.sensitive else "no")
-    assert (unsupervised == "yes") == (not method.needs.labels)
+    assert (unsupervised == "yes") == (not method.needs.reference_sensitive)
     assert episodic.startswith("yes") == (not method.needs.reference)
     if not method.needs.pixels:
         assert views == ("64" if method.needs.views else "1")

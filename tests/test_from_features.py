@@ -85,7 +85,7 @@ def array(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "CHUNK", 64)
+    monkeypatch.setattr(stored, "ROWS_PER_CHUNK", 64)
 
 
 def unit(array: Any) -> Any:

@@ -19,8 +19,8 @@ from internals import (
     describe_adapter,
     feature_identity,
     fingerprint,
-    job_of,
     load_backend,
+    make_job,
 )
 from torch import nn
 
@@ -147,7 +147,7 @@ def test_a_method_without_identity_is_computed_again_and_said_so() -> None:
     clf = FairTPTClassifier(
         "miniature", ["cat", "dog"], adapter=ZeroShot(), views=AugMix(2)
     )
-    first, again = (job_of(clf, [ZeroShot(), Mine(lambda: 1)]) for _ in range(2))
+    first, again = (make_job(clf, [ZeroShot(), Mine(lambda: 1)]) for _ in range(2))
     with pytest.warns(UserWarning, match="cannot be recognised by a later run"):
         digests = first.digests, again.digests
     assert digests[0][:2] == digests[1][:2]

@@ -56,13 +56,13 @@ def running_app(
 
 def free_port() -> int:
     """One that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
-def waited(look: Callable[[], T | None], what: str) -> T:
+def waited(look: Callable[[], T | None], description: str) -> T:
     """What `look` gives, as soon as it gives something.
 
     Args:
@@ -71,11 +71,11 @@ def waited(look: Callable[[], T | None], what: str) -> T:
     """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        found = look()
-        if found is not None:
-            return found
+        answer = look()
+        if answer is not None:
+            return answer
         time.sleep(0.1)
-    raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}")
+    raise TimeoutError(f"waited {PATIENCE:.0f} s for {description}")
 
 
 def _address(log: Path, process: subprocess.Popen[str]) -> str | None:
@@ -119,18 +119,18 @@ class AppPage:
         )
         waited(lambda: self.driver.execute_script(script, name), f"the tab {name}")
 
-    def upload(self, place: str, *files: Path) -> None:
+    def upload(self, selector: str, *files: Path) -> None:
         """Drop files on a place."""
         script = (
             "return [...document.querySelectorAll(arguments[0])]"
             ".find(e => e.offsetParent !== null)?.querySelector('input[type=file]') || null"
         )
-        box = waited(lambda: self.driver.execute_script(script, place), place)
+        box = waited(lambda: self.driver.execute_script(script, selector), selector)
         box.send_keys("\n".join(str(file) for file in files))
 
-    def write(self, place: str, text: str) -> None:
+    def write(self, selector: str, text: str) -> None:
         """Replace what a field holds."""
-        box = self.find(f"{place} textarea, {place} input")
+        box = self.find(f"{selector} textarea, {selector} input")
         self.driver.execute_script(
             "const p = Object.getPrototypeOf(arguments[0]);"
             "Object.getOwnPropertyDescriptor(p, 'value').set.call(arguments[0], arguments[1]);"
@@ -139,15 +139,15 @@ class AppPage:
             text,
         )
 
-    def press(self, place: str) -> None:
+    def press(self, selector: str) -> None:
         """Press a button."""
-        self.driver.execute_script("arguments[0].click()", self.find(place))
+        self.driver.execute_script("arguments[0].click()", self.find(selector))
 
-    def choose(self, place: str, name: str) -> None:
+    def choose(self, selector: str, name: str) -> None:
         """Choose an entry of a list with several choices."""
         from selenium.webdriver.common.keys import Keys
 
-        box = self.find(f"{place} input")
+        box = self.find(f"{selector} input")
         box.click()
         box.send_keys(name, Keys.ENTER)
         box.send_keys(Keys.ESCAPE)
@@ -156,9 +156,9 @@ class AppPage:
         """An element of the result, once it is there."""
         return self.find(f".fair-tta-result {selector}")
 
-    def uploaded(self, place: str) -> Any:
+    def uploaded(self, selector: str) -> Any:
         """The list of files of a place, once they are there."""
-        return self.find(f"{place} .file-preview, {place} table")
+        return self.find(f"{selector} .file-preview, {selector} table")
 
     def scroll(self, selector: str) -> None:
         """Bring an element to the top of the window."""
@@ -171,23 +171,23 @@ class AppPage:
         """The text of a frame."""
         self.driver.switch_to.frame(frame)
         try:
-            found: str = self.driver.find_element("css selector", "body").text
-            return found
+            text: str = self.driver.find_element("css selector", "body").text
+            return text
         finally:
             self.driver.switch_to.default_content()
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(self, holds: Callable[[], bool], description: str) -> None:
         """Wait for something to be true."""
-        waited(lambda: holds() or None, what)
+        waited(lambda: holds() or None, description)
 
     def requests(self) -> list[str]:
         """Addresses that were asked for since the last call."""
-        found = []
+        addresses = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
-                found.append(message["params"]["request"]["url"])
-        return found
+                addresses.append(message["params"]["request"]["url"])
+        return addresses
 
     def picture(self, path: Path) -> None:
         """What the window shows, as a file of few colours."""

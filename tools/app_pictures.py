@@ -45,5 +45,5 @@ def main(folder: Path, width: int) -> None:
 
 
 if __name__ == "__main__":
-    given = [*sys.argv[1:], *["docs", "1280"][len(sys.argv) - 1 :]]
-    main(Path(given[0]), int(given[1]))
+    arguments = [*sys.argv[1:], *["docs", "1280"][len(sys.argv) - 1 :]]
+    main(Path(arguments[0]), int(arguments[1]))

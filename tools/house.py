@@ -56,8 +56,10 @@ def single_importers() -> list[str]:
                 and path.stem != "__init__"
             ):
                 for alias in node.names:
-                    whole = f"{node.module}.{alias.name}"
-                    importers[whole if whole in paths else node.module].add(module)
+                    full_name = f"{node.module}.{alias.name}"
+                    importers[full_name if full_name in paths else node.module].add(
+                        module
+                    )
     return sorted(
         module
         for module, path in paths.items()
@@ -69,7 +71,7 @@ def single_importers() -> list[str]:
 
 def modules_through(act: Callable[[], object]) -> set[str]:
     """Our modules whose functions run during an act, in any thread."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     prefix = str(PACKAGE)
 
     def profile(frame: FrameType, event: str, _: object) -> None:
@@ -77,7 +79,7 @@ def modules_through(act: Callable[[], object]) -> set[str]:
         file = code.co_filename
         # <module>, <lambda> and <listcomp> are not functions that a reader opens.
         if event == "call" and code.co_name[0] != "<" and file.startswith(prefix):
-            seen.add(file)
+            visited.add(file)
 
     threading.setprofile(profile)
     sys.setprofile(profile)
@@ -86,7 +88,7 @@ def modules_through(act: Callable[[], object]) -> set[str]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    files = (Path(file).relative_to(PACKAGE) for file in seen)
+    files = (Path(file).relative_to(PACKAGE) for file in visited)
     return {
         file.as_posix() for file in files if file.suffix == ".py"
     }  # not page templates
@@ -161,7 +163,7 @@ def public_modules() -> list[str]:
 def public_api() -> str:
     """Every public name with its parameters, and what classes add to their public bases."""
     lines: list[str] = []
-    shown: set[object] = set()
+    listed_types: set[object] = set()
     exports = {
         name: [
             getattr(module, public)
@@ -182,20 +184,22 @@ def public_api() -> str:
         names = [n for n in importlib.import_module(name).__all__ if n != "__version__"]
         for public, thing in sorted(zip(names, things, strict=True)):
             lines.append(f"    {public}{_parameters(thing)}")
-            if isinstance(thing, type) and thing not in shown:
+            if isinstance(thing, type) and thing not in listed_types:
                 lines += [f"        {line}" for line in _members(thing, kinds)]
-                shown.add(thing)
+                listed_types.add(thing)
     return "\n".join(lines) + "\n"
 
 
-def _members(kind: type, public: set[type]) -> Iterator[str]:
-    known = {name for base in kind.__mro__[1:] if base in public for name in dir(base)}
+def _members(owner_type: type, public: set[type]) -> Iterator[str]:
+    known = {
+        name for base in owner_type.__mro__[1:] if base in public for name in dir(base)
+    }
     with contextlib.suppress(TypeError, ValueError):
-        known |= set(inspect.signature(kind).parameters)
-    for name in sorted(set(dir(kind)) - known):
-        owner = next((k for k in kind.__mro__ if name in vars(k)), object)
+        known |= set(inspect.signature(owner_type).parameters)
+    for name in sorted(set(dir(owner_type)) - known):
+        owner = next((k for k in owner_type.__mro__ if name in vars(k)), object)
         if not name.startswith("_") and owner.__module__.startswith("fair_tta"):
-            yield f".{name}{_parameters(getattr(kind, name))}"
+            yield f".{name}{_parameters(getattr(owner_type, name))}"
 
 
 def _parameters(thing: Any) -> str:

@@ -86,7 +86,11 @@ def read_package(name: str) -> Package | None:
         metadata["Name"],
         tuple(metadata.get_all("Requires-Dist") or ()),
         metadata.get("License-Expression") or "",
-        tuple(kind for kind in (*kinds, first[:60]) if kind and kind != "UNKNOWN"),
+        tuple(
+            licence
+            for licence in (*kinds, first[:60])
+            if licence and licence != "UNKNOWN"
+        ),
     )
 
 
@@ -94,7 +98,7 @@ def closure(
     requirements: Iterable[str], find: Callable[[str], Package | None] = read_package
 ) -> dict[str, Package | None]:
     """Everything that is installed for these requirements; None for what is not there."""
-    found: dict[str, Package | None] = {}
+    packages: dict[str, Package | None] = {}
     done: set[tuple[str, str]] = set()
     waiting = [Requirement(text) for text in requirements]
     while waiting:
@@ -104,14 +108,14 @@ def closure(
             if (name, extra) in done:
                 continue
             done.add((name, extra))
-            package = found.setdefault(name, find(name))
+            package = packages.setdefault(name, find(name))
             inner = map(Requirement, package.requires if package else ())
             waiting += [
                 r
                 for r in inner
                 if r.marker is None or r.marker.evaluate({"extra": extra})
             ]
-    return found
+    return packages
 
 
 def read_pyproject(path: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -126,45 +130,47 @@ def read_pyproject(path: Path) -> tuple[list[str], dict[str, list[str]]]:
 def main(path: Path, find: Callable[[str], Package | None] = read_package) -> int:
     """Print what was found; 1 if there is a problem."""
     base, extras = read_pyproject(path)
-    here = [
+    installed = [
         r for r in map(Requirement, base) if r.marker is None or r.marker.evaluate()
     ]
-    always = closure(map(str, here), find)
+    always = closure(map(str, installed), find)
     problems = []
-    for title, found in [("every user", always)] + [
-        (f"[{extra}]", _more(requirements, extras, find, always))
+    for title, packages in [("every user", always)] + [
+        (f"[{extra}]", _add_requirements(requirements, extras, find, always))
         for extra, requirements in extras.items()
     ]:
         kinds = defaultdict(list)
-        for name, package in sorted(found.items()):
+        for name, package in sorted(packages.items()):
             kinds[package.licence if package else "not installed here"].append(name)
             problem = (
                 package.problem if package else "is not installed here: run `make lint`"
             )
             problems += [f"{name} ({title}) {problem}"] if problem else []
         print(f"licences, {title}: {sum(map(len, kinds.values()))} packages")
-        for kind, names in sorted(kinds.items()):
-            print(f"  {kind or '?'}: {', '.join(names)}")
+        for licence, names in sorted(kinds.items()):
+            print(f"  {licence or '?'}: {', '.join(names)}")
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return int(bool(problems))
 
 
-def _more(
+def _add_requirements(
     requirements: list[str],
     extras: dict[str, list[str]],
     find: Callable[[str], Package | None],
     always: dict[str, Package | None],
 ) -> dict[str, Package | None]:
     """What an extra adds; it may name others of ours."""
-    waiting, own = list(requirements), []
+    waiting, accepted = list(requirements), []
     while waiting:
         requirement = Requirement(waiting.pop())
         if canonicalize_name(requirement.name) == "fair-tta":
             waiting += [text for extra in requirement.extras for text in extras[extra]]
         elif requirement.marker is None or requirement.marker.evaluate():
-            own.append(str(requirement))
-    return {name: p for name, p in closure(own, find).items() if name not in always}
+            accepted.append(str(requirement))
+    return {
+        name: p for name, p in closure(accepted, find).items() if name not in always
+    }
 
 
 if __name__ == "__main__":

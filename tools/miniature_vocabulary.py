@@ -32,11 +32,11 @@ def templates(task: MiniatureTask) -> list[str]:
         ]
     else:
         frames = ["{opening} {{target}} {{sensitive}}{end}"]
-    made = {
+    sentences = {
         frame.format(opening=opening, end=end)
         for frame, opening, end in itertools.product(frames, _OPENINGS, _ENDS)
     }
-    return sorted(made | {task.template})
+    return sorted(sentences | {task.template})
 
 
 def words(tasks: list[MiniatureTask]) -> list[str]:
@@ -79,9 +79,9 @@ def tokenizer(tasks: list[MiniatureTask]) -> Any:
     )
 
 
-def save_tokenizer(made: Any, folder: Path) -> None:
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Write it in the files of today's and of older transformers."""
-    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     model = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]
     (folder / "vocab.json").write_text(
         json.dumps(model["vocab"], ensure_ascii=False), "utf-8"
@@ -97,19 +97,19 @@ def save_tokenizer(made: Any, folder: Path) -> None:
 def _apply(merges: list[tuple[str, str]], pieces: list[str]) -> list[str]:
     """Byte-pair encoding: again and again the earliest merge that fits."""
     pieces = list(pieces)
-    rank = {pair: place for place, pair in enumerate(merges)}
+    rank = {pair: index for index, pair in enumerate(merges)}
     while True:
         pairs = [pair for pair in itertools.pairwise(pieces) if pair in rank]
         if not pairs:
             return pieces
-        best, joined, place = min(pairs, key=rank.__getitem__), [], 0
-        while place < len(pieces):
-            if tuple(pieces[place : place + 2]) == best:
+        best, joined, index = min(pairs, key=rank.__getitem__), [], 0
+        while index < len(pieces):
+            if tuple(pieces[index : index + 2]) == best:
                 joined.append(best[0] + best[1])
-                place += 2
+                index += 2
             else:
-                joined.append(pieces[place])
-                place += 1
+                joined.append(pieces[index])
+                index += 1
         pieces = joined
 
 
@@ -118,5 +118,5 @@ def _byte_letters() -> list[str]:
     visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(b) for b in visible] + [
-        chr(256 + place) for place in range(len(hidden))
+        chr(256 + index) for index in range(len(hidden))
     ]

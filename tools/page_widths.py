@@ -64,15 +64,17 @@ def served(folder: Path) -> Iterator[str]:
 def look(site: Path, shots: Path | None = None) -> list[str]:
     """What is wrong with the pages of a folder, a line each."""
     pages = sorted(p.relative_to(site).as_posix() for p in site.rglob("*.html"))
-    found = []
+    problems = []
     with served(site) as address, browser() as driver:
         for width in WIDTHS:
             resize(driver, width, 900)
             for page in pages:
                 driver.get(f"{address}/{page}")
-                seen = driver.execute_script(LOOK, width)
-                wrong = _wrong(seen, width)
-                found += [f"{page} at {width} pixels: {what}" for what in wrong]
+                page_state = driver.execute_script(LOOK, width)
+                wrong = _wrong(page_state, width)
+                problems += [
+                    f"{page} at {width} pixels: {problem}" for problem in wrong
+                ]
                 if shots is not None:
                     shots.mkdir(parents=True, exist_ok=True)
                     name = (
@@ -80,17 +82,18 @@ def look(site: Path, shots: Path | None = None) -> list[str]:
                         or "index"
                     )
                     driver.save_screenshot(str(shots / f"{name}-{width}.png"))
-    return found
+    return problems
 
 
-def _wrong(seen: dict[str, Any], width: int) -> Iterator[str]:
-    if seen["page"] > width:
-        yield f"it is {seen['page']} wide, because of {', '.join(seen['wide']) or 'nothing seen'}"
-    for name in seen["broken"]:
-        yield f"the picture {name} is not there"
-    for name in seen["silent"]:
-        yield f"the picture {name} has no alt text"
-    for name in seen["asked"]:
+def _wrong(page_state: dict[str, Any], width: int) -> Iterator[str]:
+    if page_state["page"] > width:
+        causes = ", ".join(page_state["wide"]) or "nothing seen"
+        yield f"it is {page_state['page']} wide, because of {causes}"
+    for name in page_state["broken"]:
+        yield f"the image {name} is missing"
+    for name in page_state["silent"]:
+        yield f"the image {name} has no alt text"
+    for name in page_state["asked"]:
         yield f"it asks for {name}"
 
 
@@ -108,11 +111,12 @@ def main() -> None:
     if why:
         print(f"widths of pages: not checked, for {why}")
         return
-    found = look(options.site, options.shots)
+    problems = look(options.site, options.shots)
     print(
-        "\n".join(found) or f"every page fits {' and '.join(map(str, WIDTHS))} pixels"
+        "\n".join(problems)
+        or f"every page fits {' and '.join(map(str, WIDTHS))} pixels"
     )
-    sys.exit(bool(found))
+    sys.exit(bool(problems))
 
 
 if __name__ == "__main__":

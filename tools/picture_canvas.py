@@ -71,8 +71,10 @@ class Canvas:
         runs: dict[tuple[int, ...], list[str]] = {}
         for row in range(reduced.height):
             start = 0
-            for colour, same in groupby(reduced.getpixel((k, row)) for k in range(n)):
-                length = len(list(same))
+            for colour, run_of_pixels in groupby(
+                reduced.getpixel((k, row)) for k in range(n)
+            ):
+                length = len(list(run_of_pixels))
                 assert isinstance(colour, tuple)
                 runs.setdefault(colour, []).append(
                     f"M{start} {row}h{length}v1h-{length}z"
@@ -94,8 +96,8 @@ class Canvas:
 
 
 def _attributes(**values: object) -> str:
-    shown = {
+    attributes = {
         name.replace("_", "-"): f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in values.items()
     }
-    return "".join(f" {name}={quoteattr(value)}" for name, value in shown.items())
+    return "".join(f" {name}={quoteattr(value)}" for name, value in attributes.items())

@@ -46,9 +46,9 @@ QUESTIONS = ("birds", "badges", "scenes-time", "scenes-season")
 def figure(path: Path, width: float, height: float) -> Iterator[Figure]:
     """A figure of so many inches, written as SVG at the end; the same bytes each time."""
     with style.context(["default", STYLE]):
-        made = Figure(figsize=(width, height), layout="constrained")
-        yield made
-        made.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        chart = Figure(figsize=(width, height), layout="constrained")
+        yield chart
+        chart.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
     path.write_text(
         "\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n"
     )
@@ -61,8 +61,8 @@ def effect(folder: Path) -> None:
 
 def soak(path: Path) -> None:
     """Memory over many predictions, from docs/soak.json."""
-    found = json.loads((ROOT / "docs/soak.json").read_text("utf-8"))
-    importlib.import_module("soak_chart").draw(found, path)
+    measurements = json.loads((ROOT / "docs/soak.json").read_text("utf-8"))
+    importlib.import_module("soak_chart").draw(measurements, path)
 
 
 @lru_cache
@@ -97,9 +97,9 @@ def badges_audit() -> Audit:
 def groups(path: Path) -> None:
     """`Audit.plot` before and after."""
     audit = badges_audit()
-    with figure(path, 6.6, 5.6) as made:
+    with figure(path, 6.6, 5.6) as chart:
         for axes, run in zip(
-            made.subplots(2, 1, sharex=True), audit.runs[::2], strict=True
+            chart.subplots(2, 1, sharex=True), audit.runs[::2], strict=True
         ):
             audit.plot(run, axes)
             axes.set_xlim(0, 100)
@@ -109,17 +109,18 @@ def groups(path: Path) -> None:
 def associations(path: Path) -> None:
     """The associations of the examination page as a heat map."""
     task = miniature.BADGES
-    found = Associations._of(task_of(classifier(task))).logits["colour"]
-    values, classes = list(found), list(next(iter(found.values())))
-    logits = np.array([[found[value][name] for name in classes] for value in values])
-    most = max(1.0, abs(logits).max())
-    with figure(path, 4.2, 1.7) as made:
-        axes = made.add_subplot()
-        axes.imshow(logits, cmap="PuOr", vmin=-2 * most, vmax=2 * most, aspect="auto")
+    logits = Associations._of(task_of(classifier(task))).logits["colour"]
+    values = list(logits)
+    classes = list(next(iter(logits.values())))
+    matrix = np.array([[logits[value][name] for name in classes] for value in values])
+    most = max(1.0, abs(matrix).max())
+    with figure(path, 4.2, 1.7) as chart:
+        axes = chart.add_subplot()
+        axes.imshow(matrix, cmap="PuOr", vmin=-2 * most, vmax=2 * most, aspect="auto")
         axes.set_xticks(range(len(classes)), classes)
         axes.set_yticks(range(len(values)), values)
         axes.grid(visible=False)
-        for (row, column), x in np.ndenumerate(logits):
+        for (row, column), x in np.ndenumerate(matrix):
             axes.text(column, row, f"{x:+.2f}", ha="center", va="center", color=INK)
 
 
@@ -130,19 +131,19 @@ def harm(path: Path) -> None:
     images = [d.image for d in drawn]
     colours = [d.sensitive["colour"] for d in drawn]
     runs = {"zero-shot": classifier(task), "logit-balance": balanced("badges")}
-    with figure(path, 6.4, 2.6) as made:
-        axes = made.add_subplot()
+    with figure(path, 6.4, 2.6) as chart:
+        axes = chart.add_subplot()
         for k, (name, clf) in enumerate(runs.items()):
             answers = [p.label for p in clf.predict(images)]
             rates = metrics.harm_rate(answers, colours, ["star"])
             for row, value in enumerate(["red", "green", "blue"]):
-                found = rates[value]
-                ends = [100 * (found.low or 0), 100 * (found.high or 0)]
+                rate = rates[value]
+                bounds = [100 * (rate.low or 0), 100 * (rate.high or 0)]
                 y, colour = row + 0.26 * (k - 0.5), (MUTED, TEAL)[k]
-                axes.plot(ends, [y, y], color=colour, linewidth=1.6)
+                axes.plot(bounds, [y, y], color=colour, linewidth=1.6)
                 label = name if row == 0 else None
                 axes.plot(
-                    100 * (found.value or 0), y, "os"[k], color=colour, label=label
+                    100 * (rate.value or 0), y, "os"[k], color=colour, label=label
                 )
         axes.axvline(
             100 / 3, color=LINE, linestyle="--", label="as many stars as there are"
@@ -151,17 +152,17 @@ def harm(path: Path) -> None:
         axes.set_ylim(2.6, -0.6)
         axes.set_xlim(20, 60)
         axes.set_xlabel("answered “star”, percent of each colour")
-        made.legend(loc="outside lower center", ncols=3, fontsize=8.5)
+        chart.legend(loc="outside lower center", ncols=3, fontsize=8.5)
 
 
 def _mean(method: str, metric: str) -> float | None:
-    found = [_effect()["methods"].get(f"{q}/{method}", {}) for q in QUESTIONS]
-    if not all(metric in entry for entry in found):
+    figures = [_effect()["methods"].get(f"{q}/{method}", {}) for q in QUESTIONS]
+    if not all(metric in entry for entry in figures):
         return None
-    return float(sum(entry[metric]["change"] for entry in found) / len(found))
+    return float(sum(entry[metric]["change"] for entry in figures) / len(figures))
 
 
-def _kind(method: str) -> str:
+def _category(method: str) -> str:
     return (
         "ours"
         if method in OURS
@@ -175,19 +176,19 @@ def choose(path: Path) -> None:
     """What a method costs against what it does to the gap."""
     costs = _effect()["cost"]["ViT-B/32"]["times_plain"]
     points = {m: (costs[m][0], _mean(m, "eod")) for m in costs}
-    shown = sorted(
+    methods = sorted(
         ((y, x, m) for m, (x, y) in points.items() if y is not None), reverse=True
     )
-    with figure(path, 6.4, 3.8) as made:
-        axes = made.add_subplot()
+    with figure(path, 6.4, 3.8) as chart:
+        axes = chart.add_subplot()
         axes.axhline(0, color=INK, linewidth=1)
         axes.set_xscale("log")
         lowest = {
             True: 9.0,
             False: 9.0,
         }  # label so far, of the cheap and of the dear ones
-        for y, x, method in shown:
-            colour, shape = KINDS[_kind(method)]
+        for y, x, method in methods:
+            colour, shape = KINDS[_category(method)]
             axes.plot(x, y, shape, color=colour, markersize=6)
             at = lowest[x < 5] = min(y, lowest[x < 5] - 0.75)
             axes.text(
@@ -208,38 +209,40 @@ def choose(path: Path) -> None:
 def field(path: Path) -> None:
     """The gap and accuracy of every method, the mean of the four attributes."""
     names = dict.fromkeys(key.partition("/")[2] for key in _effect()["methods"])
-    found = {
+    figures = {
         m: {metric: _mean(m, metric) for metric in ("eod", "accuracy")} for m in names
     }
-    shown = sorted((m for m, of in found.items() if None not in of.values()),
-                   key=lambda m: found[m]["eod"] or 0.0)  # fmt: skip
+    methods = sorted((m for m, by_metric in figures.items() if None not in by_metric.values()),
+                   key=lambda m: figures[m]["eod"] or 0.0)  # fmt: skip
     titles = {
         "eod": "mean change of EOD, points",
         "accuracy": "mean change of accuracy, points",
     }
-    with figure(path, 6.8, 1.1 + 0.24 * len(shown)) as made:
-        every = made.subplots(1, 2, sharey=True)
-        for axes, (metric, title) in zip(every, titles.items(), strict=True):
+    with figure(path, 6.8, 1.1 + 0.24 * len(methods)) as chart:
+        panels = chart.subplots(1, 2, sharey=True)
+        for axes, (metric, title) in zip(panels, titles.items(), strict=True):
             axes.axvline(0, color=INK, linewidth=1)
-            for kind, (colour, shape) in KINDS.items():
-                rows = [k for k, m in enumerate(shown) if _kind(m) == kind]
-                values = [found[shown[k]][metric] or 0.0 for k in rows]
-                axes.plot(values, rows, shape, color=colour, markersize=5, label=kind)
+            for category, (colour, shape) in KINDS.items():
+                rows = [k for k, m in enumerate(methods) if _category(m) == category]
+                values = [figures[methods[k]][metric] or 0.0 for k in rows]
+                axes.plot(
+                    values, rows, shape, color=colour, markersize=5, label=category
+                )
             axes.set_xlabel(title)
-        axes.set_yticks(range(len(shown)), shown, fontsize=8.5)
+        axes.set_yticks(range(len(methods)), methods, fontsize=8.5)
         axes.invert_yaxis()
-        made.legend(
+        chart.legend(
             *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3
         )
 
 
 def speed(path: Path) -> None:
     """The cost of each method as a multiple of plain zero-shot."""
-    found = _effect()["cost"]
-    methods = list(next(iter(found.values()))["times_plain"])
-    with figure(path, 6.4, 0.9 + 0.3 * len(methods)) as made:
-        axes = made.add_subplot()
-        for k, (model, entry) in enumerate(found.items()):
+    costs = _effect()["cost"]
+    methods = list(next(iter(costs.values()))["times_plain"])
+    with figure(path, 6.4, 0.9 + 0.3 * len(methods)) as chart:
+        axes = chart.add_subplot()
+        for k, (model, entry) in enumerate(costs.items()):
             for row, method in enumerate(methods):
                 middle, low, high = entry["times_plain"][method]
                 y, colour = row + 0.24 * (k - 0.5), (MUTED, TEAL)[k % 2]
@@ -254,20 +257,20 @@ def speed(path: Path) -> None:
         axes.set_yticks(range(len(methods)), methods)
         axes.invert_yaxis()
         axes.set_xlabel("processor's time of a call, in plain zero-shot calls")
-        made.legend(loc="outside lower center", ncols=2, fontsize=8.5)
+        chart.legend(loc="outside lower center", ncols=2, fontsize=8.5)
 
 
 def page_table(page: str, first: str) -> list[list[str]]:
     """Rows of the table of a page whose heading begins with this cell, with the heading."""
     text = (ROOT / page).read_text("utf-8")
-    found = re.search(
+    table = re.search(
         rf"^\| *{re.escape(first)} *\|.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL
     )
-    if found is None:
+    if table is None:
         raise SystemExit(f"{page} has no table that begins with {first!r} any more.")
     rows = [
         [cell.strip(" *") for cell in line.split("|")[1:-1]]
-        for line in found[0].splitlines()
+        for line in table[0].splitlines()
     ]
     return [row for row in rows if not set("".join(row)) <= set("-: ")]
 
@@ -277,24 +280,35 @@ def claims(path: Path) -> None:
     head, *rows = page_table("benchmarks/results/claims.md", "task")
     tasks = list(dict.fromkeys(row[0] for row in rows))
     methods = list(dict.fromkeys(row[1] for row in rows))
-    shown = {
+    panels = {
         "WGA": "accuracy of the worst group, %",
         "ASI": "indifference to the attribute, %",
     }
-    with figure(path, 6.6, 3.4) as made:
+    with figure(path, 6.6, 3.4) as chart:
         for axes, (metric, title) in zip(
-            made.subplots(1, 2, sharey=True), shown.items(), strict=True
+            chart.subplots(1, 2, sharey=True), panels.items(), strict=True
         ):
             for k, task in enumerate(tasks):
-                of = [float(r[head.index(metric)]) for r in rows if r[0] == task]
-                own = {"color": (TEAL, "#b35900", "#3f51b5")[k], "marker": "osD"[k]}
-                axes.plot(of, range(len(of)), linestyle="none", **own, label=task)
-                axes.axvline(of[0], color=own["color"], linewidth=0.7, linestyle=":")
+                numbers = [float(r[head.index(metric)]) for r in rows if r[0] == task]
+                line_style = {
+                    "color": (TEAL, "#b35900", "#3f51b5")[k],
+                    "marker": "osD"[k],
+                }
+                axes.plot(
+                    numbers,
+                    range(len(numbers)),
+                    linestyle="none",
+                    **line_style,
+                    label=task,
+                )
+                axes.axvline(
+                    numbers[0], color=line_style["color"], linewidth=0.7, linestyle=":"
+                )
             axes.set_xlim(0, 100)
             axes.set_xlabel(title)
             axes.set_yticks(range(len(methods)), methods)
         axes.invert_yaxis()
-        made.legend(
+        chart.legend(
             *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3
         )
 
@@ -303,14 +317,14 @@ def scaling(path: Path) -> None:
     """What one picture takes of a card and of a Python thread, from the table of the page."""
     rows = page_table("benchmarks/results/roofline.md", "for each image")[1:]
     bars: dict[str, list[tuple[str, float]]] = {"the card": [], "the Python thread": []}
-    place = iter(bars)
-    at = next(place)
-    for what, _, number, *_ in rows:
-        if what.endswith("together"):
-            at = next(place, "")
+    positions = iter(bars)
+    at = next(positions)
+    for label, _, number, *_ in rows:
+        if label.endswith("together"):
+            at = next(positions, "")
         elif at and re.match(r"[\d.]+", number):
             amount = float(re.match(r"[\d.]+", number)[0])  # type: ignore[index]
-            bars[at].append((what.split(",")[0].split(" (")[0], amount))
+            bars[at].append((label.split(",")[0].split(" (")[0], amount))
     colours = (
         TEAL,
         "#4db6ac",
@@ -322,20 +336,20 @@ def scaling(path: Path) -> None:
         RED,
     )
     used = iter(colours)
-    with figure(path, 6.4, 2.5) as made:
-        axes = made.add_subplot()
+    with figure(path, 6.4, 2.5) as chart:
+        axes = chart.add_subplot()
         for row, parts in enumerate(bars.values()):
-            left = 0.0
+            start = 0.0
             for name, amount in parts:
                 axes.barh(
-                    row, amount, left=left, color=next(used), label=name, height=0.55
+                    row, amount, left=start, color=next(used), label=name, height=0.55
                 )
-                left += amount
-            axes.text(left + 0.1, row, f"{left:.1f} ms", va="center")
+                start += amount
+            axes.text(start + 0.1, row, f"{start:.1f} ms", va="center")
         axes.set_yticks(range(2), bars)
         axes.invert_yaxis()
         axes.set_xlim(0, 10.5)
         axes.set_xlabel(
             "milliseconds of one picture (estimate, one A100, ViT-B/32, 64 views)"
         )
-        made.legend(loc="outside lower center", ncols=2, fontsize=8)
+        chart.legend(loc="outside lower center", ncols=2, fontsize=8)

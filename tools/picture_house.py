@@ -84,11 +84,11 @@ def parts(path: Path) -> None:
         font_weight=600,
     )
     for k, (name, *lines) in enumerate(boxes):
-        left = 26 + 136 * k
-        canvas.rect(left, 56, 124, 118, rx=6, fill=PALE, stroke=TEAL)
-        canvas.text(left + 10, 80, name, font_weight=600, fill="#004d40")
+        x = 26 + 136 * k
+        canvas.rect(x, 56, 124, 118, rx=6, fill=PALE, stroke=TEAL)
+        canvas.text(x + 10, 80, name, font_weight=600, fill="#004d40")
         for i, line in enumerate(lines):
-            canvas.text(left + 10, 106 + 20 * i, line, font_size=12.5, fill=INK)
+            canvas.text(x + 10, 106 + 20 * i, line, font_size=12.5, fill=INK)
     canvas.text(26, 218, "A method that tunes nothing has none of the last three: features in, "
                 "probabilities out.", fill=MUTED)  # fmt: skip
     canvas.save(path)

@@ -57,10 +57,10 @@ def run(folder: Path, *arguments: str, columns: int = 104) -> str:
     return done.stdout
 
 
-def terminal(path: Path, shown: str, output: str, columns: int = 104) -> None:
+def terminal(path: Path, command: str, output: str, columns: int = 104) -> None:
     """A terminal session as SVG, without fonts from another host."""
     console = Console(record=True, width=columns, file=StringIO(), force_terminal=True)
-    for k, line in enumerate(shown.splitlines()):
+    for k, line in enumerate(command.splitlines()):
         console.print(Text.assemble(("$ " if k == 0 else "    ", "bold green"), line))
     console.print(Text.from_ansi(output.rstrip()))
     svg = console.export_svg(title="fair-tta", theme=_THEME, unique_id=path.stem)
@@ -73,13 +73,15 @@ def terminal(path: Path, shown: str, output: str, columns: int = 104) -> None:
     path.write_text(svg + "\n", "utf-8")
 
 
-def drawn_folder(folder: Path, task: MiniatureTask, n: int, **how: Any) -> None:
+def drawn_folder(
+    folder: Path, task: MiniatureTask, n: int, **drawing_options: Any
+) -> None:
     """Pictures of a task as files, and their labels."""
     folder.mkdir()
     with (folder.parent / f"{folder.name}.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["file", "target", *task.sensitive])
-        for k, drawn in enumerate(task.draw(n, **how)):
+        for k, drawn in enumerate(task.draw(n, **drawing_options)):
             drawn.image.save(folder / f"{k:03}.png")
             rows.writerow([f"{k:03}.png", drawn.target, *drawn.sensitive.values()])
 
@@ -108,8 +110,8 @@ def predict(path: Path, folder: Path) -> None:
     """Six answers."""
     output = run(folder, "predict", "photos", "--limit", "6", *BIRDS, "--adapter", "logit-balance",
                  "--reference", "reference")  # fmt: skip
-    shown = f"fair-tta predict photos --limit 6 {SHORT} \\\n"
-    terminal(path, shown + "--adapter logit-balance --reference reference", output)
+    command = f"fair-tta predict photos --limit 6 {SHORT} \\\n"
+    terminal(path, command + "--adapter logit-balance --reference reference", output)
 
 
 def audit(path: Path, folder: Path) -> None:
@@ -119,12 +121,12 @@ def audit(path: Path, folder: Path) -> None:
     )  # fmt: skip
     output = run(folder, "audit", "--images", "photos", *labels, *BIRDS, "--adapters", METHODS,
                  "--reference", "reference", "--out", "audit")  # fmt: skip
-    shown = (
+    command = (
         f"fair-tta audit --images photos {' '.join(labels[:4])} \\\n"
         f"{' '.join(labels[4:])} {SHORT} \\\n"
         f"--adapters {METHODS} \\\n--reference reference --out audit"
     )
-    terminal(path, shown, output)
+    terminal(path, command, output)
 
 
 def examine(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fair_tta import FairTPTClassifier, ZeroShot, miniature
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import render, render_batch
+from fair_tta.images._draw import render_batch, render_views
 from fair_tta.images._views import content_generator
 from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
@@ -42,10 +42,10 @@ def balanced(name: str) -> FairTPTClassifier:
 def what_it_does(path: Path, effect: Path) -> None:
     """One image, its answer before and after, and the typical gap on many of every task."""
     image, prediction = changed(miniature.BIRDS)
-    found = json.loads(effect.read_text("utf-8"))["parts"]["verdicts"]
+    verdicts = json.loads(effect.read_text("utf-8"))["parts"]["verdicts"]
     names = {"birds": "birds", "badges": "badges", "scenes-both": "scenes"}
-    gaps = {name: found[key]["gap"]["logit-balance"] for key, name in names.items()}
-    n = found["birds"]["n"]
+    gaps = {name: verdicts[key]["gap"]["logit-balance"] for key, name in names.items()}
+    n = verdicts["birds"]["n"]
     figures = ", ".join(
         f"{k} from {g['before']:.1f} to {g['after']:.1f}" for k, g in gaps.items()
     )
@@ -131,13 +131,13 @@ def world(path: Path) -> None:
     save_png(sheet, path, 200)
 
 
-def _block(task: MiniatureTask, each: int = 2) -> Image.Image:
+def _block(task: MiniatureTask, per_group: int = 2) -> Image.Image:
     """Targets down, values across."""
     side, edge, head, names = 64, 4, 46, 100
     values = [
         group[1:] for group in task.groups if group[0] == next(iter(task.targets))
     ]
-    column = each * (side + edge) + 14
+    column = per_group * (side + edge) + 14
     sheet = Image.new(
         "RGB",
         (names + column * len(values), head + 8 + (side + edge) * len(task.targets)),
@@ -149,7 +149,7 @@ def _block(task: MiniatureTask, each: int = 2) -> Image.Image:
         pen.text((names + column * k, 24), ", ".join(group), fill=MUTED, font=font)
         for r, target in enumerate(task.targets):
             pen.text((2, head + 26 + (side + edge) * r), target, fill=MUTED, font=font)
-            drawn = task.draw(each, seed=1, mix={(target, *group): 1.0})
+            drawn = task.draw(per_group, seed=1, mix={(target, *group): 1.0})
             for i, picture in enumerate(drawn):
                 at = (
                     names + column * k + (side + edge) * i,
@@ -170,11 +170,13 @@ def renderers(path: Path) -> None:
     """The same views drawn in two ways, and how far they are apart."""
     drawn = miniature.SCENES.draw(1, seed=4)[0].image
     first, second = _views(drawn, 9), _views(drawn, 9, as_tensors=True)
-    apart = [
+    differences = [
         np.abs(np.asarray(a, float) - np.asarray(b, float))
         for a, b in zip(first, second, strict=True)
     ]
-    third = [Image.fromarray((16 * x).clip(0, 255).astype(np.uint8)) for x in apart]
+    third = [
+        Image.fromarray((16 * x).clip(0, 255).astype(np.uint8)) for x in differences
+    ]
     rows = {"OpenCV": first, "tensors": second, "difference x 16": third}
     sheet = Image.new("RGB", (130 + 100 * 8, 100 * 3), "white")
     pen = ImageDraw.Draw(sheet)
@@ -187,13 +189,13 @@ def renderers(path: Path) -> None:
 def _views(
     image: Image.Image, n: int, *, as_tensors: bool = False
 ) -> list[Image.Image]:
-    size, made = (96, 96), AugMix(n)
-    recipes = made._draw(image, size, content_generator(image, seed=0))
+    size, views = (96, 96), AugMix(n)
+    recipes = views._draw_recipes(image, size, content_generator(image, seed=0))
     if as_tensors:
         batch = render_batch([image], size, [recipes], torch.device("cpu"))
         arrays = batch[0].permute(0, 2, 3, 1).numpy()
     else:
-        arrays = render(image, size, recipes)
+        arrays = render_views(image, size, recipes)
     return [Image.fromarray(x.round().clip(0, 255).astype(np.uint8)) for x in arrays]
 
 

@@ -46,9 +46,12 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if not options.check:
         make(options.only)
-    found = problems(DOCS)
-    print("\n".join(found) or "images: every one is shown, has alt text and is small")
-    sys.exit(bool(found))
+    found_problems = problems(DOCS)
+    print(
+        "\n".join(found_problems)
+        or "images: every one is shown, has alt text and is small"
+    )
+    sys.exit(bool(found_problems))
 
 
 def make(names: tuple[str, ...]) -> None:
@@ -95,12 +98,12 @@ def _sessions(names: tuple[str, ...]) -> None:
         if "predict-terminal" in names:
             print("predict", flush=True)
             screens.predict(DOCS / "predict-terminal.svg", folder)
-        asked = [name for name in SCREENS if name in names]
-        if why and asked:
-            print(f"left as they are, for {why}: {', '.join(asked)}")
-        elif asked:
+        wanted_screens = [name for name in SCREENS if name in names]
+        if why and wanted_screens:
+            print(f"left as they are, for {why}: {', '.join(wanted_screens)}")
+        elif wanted_screens:
             with headless.browser() as driver:
-                for name in asked:
+                for name in wanted_screens:
                     print(name, flush=True)
                     page, width, height = _page(name, folder)
                     screens.shoot(driver, page, DOCS / f"{name}.png", width, height)
@@ -119,7 +122,7 @@ def _page(name: str, folder: Path) -> tuple[Path, int, int]:
 
 def problems(docs: Path) -> list[str]:
     """What is wrong with the images of these pages, a line each."""
-    found, shown = [], set()
+    problem_texts, shown_images = [], set()
     readme = docs.parent / "README.md"
     for page in [*sorted(docs.glob("*.md")), *([readme] if readme.exists() else [])]:
         text = re.sub(
@@ -127,11 +130,11 @@ def problems(docs: Path) -> list[str]:
         )
         for alt, address in PICTURE.findall(text):
             path = page.parent / address
-            shown.add(path.resolve())
+            shown_images.add(path.resolve())
             if not path.is_file():
-                found.append(f"{page.name}: there is no {address}")
+                problem_texts.append(f"{page.name}: there is no {address}")
             if len(alt.split()) < 3:
-                found.append(
+                problem_texts.append(
                     f"{page.name}: {address} should have alt text (got {alt!r})"
                 )
     files = [
@@ -141,14 +144,16 @@ def problems(docs: Path) -> list[str]:
     ]
     for path in files:
         size = path.stat().st_size
-        if path.resolve() not in shown:
-            found.append(f"{path.name}: no page shows it")
+        if path.resolve() not in shown_images:
+            problem_texts.append(f"{path.name}: no page shows it")
         if size > LARGEST:
-            found.append(f"{path.name}: {size:,} bytes, more than {LARGEST:,}")
+            problem_texts.append(f"{path.name}: {size:,} bytes, more than {LARGEST:,}")
     together = sum(path.stat().st_size for path in files)
     if together > ALTOGETHER:
-        found.append(f"all images: {together:,} bytes, more than {ALTOGETHER:,}")
-    return found
+        problem_texts.append(
+            f"all images: {together:,} bytes, more than {ALTOGETHER:,}"
+        )
+    return problem_texts
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ PINNED, TAG = re.compile(r"[0-9a-f]{40}"), re.compile(r"v\d+(\.\d+)*")
 def ask_github(name: str) -> dict[str, str]:
     """The commit of each tag of a repository."""
     address = f"https://github.com/{name}"
-    asked = ["git", "ls-remote", "--tags", address]
+    command = ["git", "ls-remote", "--tags", address]
     lines = subprocess.run(
-        asked, capture_output=True, text=True, check=True
+        command, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     pairs = [line.split("\trefs/tags/", 1) for line in lines]
     tags = {tag: commit for commit, tag in pairs}
@@ -40,19 +40,21 @@ def ask_github(name: str) -> dict[str, str]:
 def pinned(text: str, tags_of: Callable[[str], dict[str, str]]) -> str:
     """The text of a workflow with a commit for every action."""
 
-    def pin(found: re.Match[str]) -> str:
-        tag = found["tag"] if PINNED.fullmatch(found["ref"]) else found["ref"]
+    def pin(match: re.Match[str]) -> str:
+        tag = match["tag"] if PINNED.fullmatch(match["ref"]) else match["ref"]
         if not TAG.fullmatch(tag or ""):
             sys.exit(
-                f"error: {found[0]!r} names neither a version nor a commit and its version"
+                f"error: {match[0]!r} names neither a version nor a commit and its version"
             )
-        tags = {other: commit for other, commit in tags_of(found["name"]).items()
-                if TAG.fullmatch(other) and _numbers(other)[0] == _numbers(tag)[0]}  # fmt: skip
+        tags = {}
+        for candidate, commit in tags_of(match["name"]).items():
+            if TAG.fullmatch(candidate) and _numbers(candidate)[0] == _numbers(tag)[0]:
+                tags[candidate] = commit
         if not tags:
-            sys.exit(f"error: {found['name']} has no tag like {tag}")
-        newest = max(tags, key=lambda other: (_numbers(other), other))
+            sys.exit(f"error: {match['name']} has no tag like {tag}")
+        newest = max(tags, key=lambda name: (_numbers(name), name))
         return (
-            f"{found['head']}{found['name']}{found['path']}@{tags[newest]} # {newest}"
+            f"{match['head']}{match['name']}{match['path']}@{tags[newest]} # {newest}"
         )
 
     return USES.sub(pin, text)
@@ -65,7 +67,7 @@ def _numbers(tag: str) -> tuple[int, ...]:
 def unpinned(text: str) -> list[str]:
     """The actions of a workflow that are not a commit."""
     return [
-        found[0] for found in USES.finditer(text) if not PINNED.fullmatch(found["ref"])
+        match[0] for match in USES.finditer(text) if not PINNED.fullmatch(match["ref"])
     ]
 
 

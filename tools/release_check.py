@@ -27,8 +27,8 @@ SBOM = ROOT / "sbom.cdx.json"
 def package_version(root: Path) -> str:
     """What `fair_tta.__version__` is, without importing it."""
     text = (root / "src" / "fair_tta" / "__init__.py").read_text("utf-8")
-    found: list[str] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
-    return found[0]
+    versions: list[str] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    return versions[0]
 
 
 def check_version(root: Path, version: str) -> None:
@@ -50,9 +50,9 @@ def check_wheel(wheel: Path) -> None:
     with ZipFile(wheel) as packed:
         names = packed.namelist()
     missing = [
-        what
-        for what in NEEDED
-        if not any(n.startswith(f"fair_tta/{what}") for n in names)
+        entry
+        for entry in NEEDED
+        if not any(n.startswith(f"fair_tta/{entry}") for n in names)
     ]
     foreign = [n for n in names if not re.match(r"fair_tta(-[^/]+\.dist-info)?/", n)]
     print(f"{wheel.name}: {size / 1e6:.2f} MB, {len(names)} files")
@@ -84,22 +84,40 @@ def main() -> None:
     check_wheel(wheel)
     with TemporaryDirectory() as folder:
         home = Path(folder)
-        own = home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+        new_python = home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
         run(
             home,
             [python, "-m", "uv", "venv", "--quiet", "--python", python, home / "env"],
         )
         run(
             home,
-            [python, "-m", "uv", "pip", "install", "--quiet", "--python", own, wheel],
+            [
+                python,
+                "-m",
+                "uv",
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                new_python,
+                wheel,
+            ],
         )
         run(
             home,
-            [python, "-m", "cyclonedx_py", "environment", own, "--output-file", SBOM],
+            [
+                python,
+                "-m",
+                "cyclonedx_py",
+                "environment",
+                new_python,
+                "--output-file",
+                SBOM,
+            ],
         )
         check_sbom(SBOM)
         absent = [f"--without={name}" for name in EXTRAS]
-        run(home, [own, ROOT / "tools" / "smoke.py", *absent])
+        run(home, [new_python, ROOT / "tools" / "smoke.py", *absent])
     print(f"release-check: fair-tta {package_version(ROOT)} may be tagged")
 
 

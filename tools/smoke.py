@@ -24,23 +24,25 @@ PICTURES = 12
 
 def check_absent(names: list[str]) -> None:
     """Exit unless none of these packages is there."""
-    there = [name for name in names if importlib.util.find_spec(name)]
-    if there:
-        sys.exit(f"error: {', '.join(there)} should not be installed here")
+    installed = [name for name in names if importlib.util.find_spec(name)]
+    if installed:
+        sys.exit(f"error: {', '.join(installed)} should not be installed here")
 
 
 def import_all() -> int:
     """Import every module of the package; how many there are."""
     import fair_tta
 
-    found = [
+    modules = [
         info.name for info in pkgutil.walk_packages(fair_tta.__path__, "fair_tta.")
     ]
-    for name in found:
+    for name in modules:
         if not name.endswith("__main__"):
             importlib.import_module(name)
-    print(f"{fair_tta.__file__} {fair_tta.__version__}: {len(found)} modules imported")
-    return len(found)
+    print(
+        f"{fair_tta.__file__} {fair_tta.__version__}: {len(modules)} modules imported"
+    )
+    return len(modules)
 
 
 def draw(folder: Path) -> list[str]:
@@ -50,9 +52,9 @@ def draw(folder: Path) -> list[str]:
     task = TASKS["birds"]
     ((attribute, values),) = task.sensitive.items()
     for i, drawn in enumerate(task.draw(PICTURES)):
-        place = folder / drawn.target / drawn.sensitive[attribute]
-        place.mkdir(parents=True, exist_ok=True)
-        drawn.image.save(place / f"{i}.png")
+        group_folder = folder / drawn.target / drawn.sensitive[attribute]
+        group_folder.mkdir(parents=True, exist_ok=True)
+        drawn.image.save(group_folder / f"{i}.png")
     options = ["--template", task.template, "--views", "8"]
     for option, names in (("--targets", task.targets), ("--sensitive", values)):
         for label, phrase in names.items():
@@ -86,25 +88,33 @@ def main(without: list[str]) -> None:
         home = Path(folder)
         options = draw(home / "pictures")
         pictures = str(home / "pictures")
-        said = run("predict", pictures, *options, "--json")
-        rows = [json.loads(line) for line in said.splitlines()]
+        predicted = run("predict", pictures, *options, "--json")
+        rows = [json.loads(line) for line in predicted.splitlines()]
         if len(rows) != PICTURES or any(row["error"] for row in rows):
             sys.exit(f"error: predict answered {len(rows)} of {PICTURES} pictures")
-        seen, audited, demo = (
+        predictions, audited, demo = (
             str(home / name) for name in ("seen", "audit", "demo.html")
         )
-        run("examine", pictures, *options, "--adapters", "fair-tpt", "--out", seen)
+        run(
+            "examine",
+            pictures,
+            *options,
+            "--adapters",
+            "fair-tpt",
+            "--out",
+            predictions,
+        )
         columns = "--target-column bird --sensitive-column place".split()
         run("audit", "--images", pictures, *columns, *options, "--out", audited)
         run("demo", *"--seeds 1 --pictures 8 --one-view 8 --out".split(), demo)
-        for made in (
+        for written in (
             "seen/examine.json",
             "audit/audit.json",
             "audit/report.html",
             "demo.html",
         ):
-            if not (home / made).stat().st_size:
-                sys.exit(f"error: {made} is empty")
+            if not (home / written).stat().st_size:
+                sys.exit(f"error: {written} is empty")
     print("smoke: all there")
 
 

@@ -144,27 +144,30 @@ def _lesson(task: MiniatureTask, recipe: TrainingRecipe, progress: Any) -> _Less
         next(stream) for _ in progress(range(recipe.pictures), f"drawing {task.name}")
     ]
     pixels = torch.from_numpy(np.stack([np.asarray(p.image) for p in pictures]))
-    places = torch.tensor([list(task.targets).index(p.target) for p in pictures])
-    sure = F.one_hot(places, len(task.targets)).float()
-    one = {
-        "target": (1 - recipe.smoothing) * sure + recipe.smoothing / len(task.targets)
+    target_indices = torch.tensor(
+        [list(task.targets).index(p.target) for p in pictures]
+    )
+    one_hot = F.one_hot(target_indices, len(task.targets)).float()
+    lesson = {
+        "target": (1 - recipe.smoothing) * one_hot
+        + recipe.smoothing / len(task.targets)
     }
-    for place, (attribute, names) in enumerate(task.sensitive.items()):
+    for column, (attribute, names) in enumerate(task.sensitive.items()):
         shares = torch.zeros(len(pictures), len(names))
         for row, picture in zip(shares, pictures, strict=True):
-            shade = picture.shades[place]
+            shade = picture.shades[column]
             row[shade.other] = shade.part**2 / (shade.part**2 + (1 - shade.part) ** 2)
             row[shade.value] = 1 - row[shade.other]
-        one[attribute] = shares
-    groups: list[tuple[str, ...]] = [(slot,) for slot in one]
+        lesson[attribute] = shares
+    groups: list[tuple[str, ...]] = [(slot,) for slot in lesson]
     groups += [("target", attribute) for attribute in task.sensitive]
     if len(task.sensitive) > 1:
         groups.append(("target", *task.sensitive))
     answers = {}
     for slots in groups:
-        joint = one[slots[0]]
+        joint = lesson[slots[0]]
         for slot in slots[1:]:
-            joint = (joint[:, :, None] * one[slot][:, None, :]).flatten(1)
+            joint = (joint[:, :, None] * lesson[slot][:, None, :]).flatten(1)
         answers[slots] = joint
     return _Lesson(task, pixels.permute(0, 3, 1, 2).contiguous(), answers)
 
@@ -174,8 +177,8 @@ def _crops(
 ) -> Tensor:
     """Normalised pictures, all cropped and mirrored alike."""
     side = int(random.integers(int(recipe.smallest_crop * SIZE), SIZE + 1))
-    top, left = random.integers(0, SIZE - side + 1, 2)
-    cut = pixels[:, :, top : top + side, left : left + side].float() / 255
+    top, x = random.integers(0, SIZE - side + 1, 2)
+    cut = pixels[:, :, top : top + side, x : x + side].float() / 255
     cut = F.interpolate(cut, (SIZE, SIZE), mode="bilinear", antialias=True)
     if random.random() < 0.5:
         cut = cut.flip(-1)
@@ -220,8 +223,10 @@ def _loss(
 
 def _tensor(features: Any) -> Tensor:
     """Older transformers return the features, newer ones an object with them."""
-    made: Tensor = features if isinstance(features, Tensor) else features.pooler_output
-    return made
+    tensor: Tensor = (
+        features if isinstance(features, Tensor) else features.pooler_output
+    )
+    return tensor
 
 
 def train(
@@ -245,9 +250,12 @@ def train(
         model.logit_scale.fill_(float(np.log(recipe.scale)))
     embeddings = list(model.text_model.embeddings.parameters())
     known = set(map(id, embeddings))
-    others = [weight for weight in model.parameters() if id(weight) not in known]
+    decayed_weights = [
+        weight for weight in model.parameters() if id(weight) not in known
+    ]
     optimiser = torch.optim.AdamW(
-        [{"params": others}, {"params": embeddings}], weight_decay=recipe.weight_decay
+        [{"params": decayed_weights}, {"params": embeddings}],
+        weight_decay=recipe.weight_decay,
     )
     rate = torch.optim.lr_scheduler.OneCycleLR(
         optimiser,

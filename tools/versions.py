@@ -89,21 +89,21 @@ ACCEPTED = (
 
 
 def commands(
-    form: Form, home: Path, python: str, more: list[str]
+    form: Form, home: Path, python: str, pytest_options: list[str]
 ) -> list[tuple[Path, list[str | Path]]]:
     """What to run after the package was built, and where."""
-    tree, own = (
+    tree, python_of = (
         home / "tree",
         home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python",
     )
     uv = [sys.executable, "-m", "uv"]
     package = f"{next((home / 'dist').glob('*.whl'))}" if form.built else "."
-    editable, wanted = [] if form.built else ["--editable"], package + form.extra
-    versions = ["--resolution", form.resolution, "--python", own]
-    tests = ["-m", "pytest", "-n", "2", *(form.pytest or ()), *more]
+    editable, requirements = [] if form.built else ["--editable"], package + form.extra
+    versions = ["--resolution", form.resolution, "--python", python_of]
+    tests = ["-m", "pytest", "-n", "2", *(form.pytest or ()), *pytest_options]
     smoke = [tree / "tools" / "smoke.py", *(f"--without={name}" for name in EXTRAS)]
-    place = "site-packages" if form.built else str(tree)
-    check = f"import fair_tta; assert {place!r} in fair_tta.__file__, fair_tta.__file__"
+    import_root = "site-packages" if form.built else str(tree)
+    check = f"import fair_tta; assert {import_root!r} in fair_tta.__file__, fair_tta.__file__"
     return [
         (tree, [*uv, "venv", "--quiet", "--python", python, home / "env"]),
         (
@@ -116,14 +116,14 @@ def commands(
                 *versions,
                 *form.also,
                 *editable,
-                wanted,
+                requirements,
             ],
         ),
-        (tree, [*uv, "pip", "list", "--python", own]),
-        (tree, [own, "-c", check]),
+        (tree, [*uv, "pip", "list", "--python", python_of]),
+        (tree, [python_of, "-c", check]),
         (
             home if form.pytest is None else tree,
-            [own, *(smoke if form.pytest is None else tests)],
+            [python_of, *(smoke if form.pytest is None else tests)],
         ),
     ]
 
@@ -132,7 +132,7 @@ def audits(home: Path, python: str) -> list[tuple[Path, list[str | Path]]]:
     """What looks for known holes in what users may get: at the lower bounds, and now."""
     extras = [f"--extra={extra}" for extra in FOR_USERS]
     accepted = [f"--ignore-vuln={name}" for name in ACCEPTED]
-    found: list[tuple[Path, list[str | Path]]] = []
+    commands: list[tuple[Path, list[str | Path]]] = []
     for resolution in ("lowest-direct", "highest"):
         listed = home / f"{resolution}.txt"
         compiled = [
@@ -160,12 +160,12 @@ def audits(home: Path, python: str) -> list[tuple[Path, list[str | Path]]]:
             "--resolution",
             resolution,
         ]
-        where = home / "tree"
-        found += [
-            (where, [*uv, *compiled]),
-            (where, [sys.executable, "-m", "pip_audit", *checked]),
+        tree = home / "tree"
+        commands += [
+            (tree, [*uv, *compiled]),
+            (tree, [sys.executable, "-m", "pip_audit", *checked]),
         ]
-    return found
+    return commands
 
 
 def build(form: Form, home: Path) -> None:
@@ -185,14 +185,14 @@ def build(form: Form, home: Path) -> None:
         next((home / "unpacked").iterdir()).rename(tree)
 
 
-def run(where: Path, command: list[str | Path], needed: bool = True) -> int:
+def run(folder: Path, command: list[str | Path], needed: bool = True) -> int:
     """Run it there; the end if it fails and is `needed`, else its exit code."""
     print("$", *command, flush=True)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment.setdefault("OMP_NUM_THREADS", "1")
     for foreign in ("PYTHONPATH", "VIRTUAL_ENV"):
         environment.pop(foreign, None)
-    ended = subprocess.run([*map(str, command)], cwd=where, env=environment).returncode
+    ended = subprocess.run([*map(str, command)], cwd=folder, env=environment).returncode
     if ended and needed:
         sys.exit(ended)
     return ended
@@ -206,22 +206,29 @@ def main() -> None:
     parser.add_argument("form", choices=[*FORMS, "audit"])
     parser.add_argument("--python", default=sys.executable, help="a number or a path")
     parser.add_argument("--keep", type=Path, help="a new folder for what is made")
-    given, more = parser.parse_known_args()
+    known_options, pytest_options = parser.parse_known_args()
     start = time.monotonic()
-    with nullcontext(given.keep) if given.keep else TemporaryDirectory() as folder:
+    with (
+        nullcontext(known_options.keep)
+        if known_options.keep
+        else TemporaryDirectory() as folder
+    ):
         home = Path(folder).resolve()
         shutil.copytree(ROOT, home / "tree", ignore=shutil.ignore_patterns(*NOT_COPIED))
-        if given.form == "audit":
-            planned = audits(home, given.python)
+        if known_options.form == "audit":
+            planned = audits(home, known_options.python)
         else:
-            build(FORMS[given.form], home)
-            planned = commands(FORMS[given.form], home, given.python, more)
+            build(FORMS[known_options.form], home)
+            planned = commands(
+                FORMS[known_options.form], home, known_options.python, pytest_options
+            )
         failed = [
-            run(where, command, given.form != "audit") for where, command in planned
+            run(folder, command, known_options.form != "audit")
+            for folder, command in planned
         ]
     if any(failed):
         sys.exit(1)
-    print(f"{given.form}: passed in {time.monotonic() - start:.0f} s")
+    print(f"{known_options.form}: passed in {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":

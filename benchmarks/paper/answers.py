@@ -78,7 +78,7 @@ class Options:
     device: str | None = None
     dtype: str | None = None
 
-    def facts(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Return what features depend on, for JSON."""
         model = self.model if isinstance(self.model, str) else repr(type(self.model))
         return {
@@ -106,10 +106,12 @@ class FeatureFiles:
     """Features of images and their views, a file for each image and seed, in half precision."""
 
     def __init__(self, home: Path, options: Options) -> None:
-        facts = options.facts()
-        self.folder = home / f"features-{digest_of(facts)}"
+        identity = options.identity()
+        self.folder = home / f"features-{digest_of(identity)}"
         self.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(self.folder / "about.json", json.dumps(facts, indent=1).encode())
+        replace_file(
+            self.folder / "about.json", json.dumps(identity, indent=1).encode()
+        )
 
     def read(self, key: AnswerKey) -> torch.Tensor | None:
         """Return ``[views, dim]``, or None if they are not there or not whole."""
@@ -136,7 +138,7 @@ class AnswerFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.predictions: dict[AnswerKey, tuple[Prediction, float]] = {}
-        whole = 0  # bytes of lines that can be read
+        readable_bytes = 0  # bytes of lines that can be read
         if path.exists():
             for line in path.read_bytes().splitlines(keepends=True):
                 try:
@@ -149,8 +151,8 @@ class AnswerFile:
                 }
                 key = row["seed"], row["digest"]
                 self.predictions[key] = Prediction(**prediction), row["seconds"]
-                whole += len(line)
-            os.truncate(path, whole)
+                readable_bytes += len(line)
+            os.truncate(path, readable_bytes)
 
     def add(self, answers: Iterable[Answer]) -> None:
         """Write further answers."""
@@ -247,24 +249,26 @@ class TaskWork:
         rows.mkdir(parents=True, exist_ok=True)
         reference = [record.key for record in part.reference]
         for setting, adapter in zip(table.settings, adapters, strict=True):
-            facts = {
-                **options.facts(),
+            identity = {
+                **options.identity(),
                 **part.task.arguments(),
                 "method": repr(setting.adapter),
             }
             if adapter is not setting.adapter:
-                facts["reference"] = reference
+                identity["reference"] = reference
             if table.timed:
                 # Times of another device or batch size are not mixed in, and no work is shared:
                 # each classifier has a cache of its own.
-                facts |= {"device": options.device, "batch": options.batch_size}
-                facts |= {"threads": torch.get_num_threads()}
-                alone = options.classifier(part.task, task_of(classifier).backend)
-                self.classifiers.append(alone.with_adapter(adapter))
+                identity |= {"device": options.device, "batch": options.batch_size}
+                identity |= {"threads": torch.get_num_threads()}
+                reference_classifier = options.classifier(
+                    part.task, task_of(classifier).backend
+                )
+                self.classifiers.append(reference_classifier.with_adapter(adapter))
             else:
                 self.classifiers.append(classifier.with_adapter(adapter))
             name = f"{as_file_name(str(part.task))}-{as_file_name(setting.name)}"
-            self.files.append(AnswerFile(rows / f"{name}-{digest_of(facts)}.jsonl"))
+            self.files.append(AnswerFile(rows / f"{name}-{digest_of(identity)}.jsonl"))
 
     def answer(self, records: Sequence[Record], seed: int) -> None:
         """Answer images with each setting that has not answered all of them."""
@@ -375,16 +379,16 @@ def fit_settings(
             holder = classifier.with_adapter(adapter)
             holder.fit(
                 Features(features),
-                classes if adapter.needs.class_labels else None,
-                sensitive if adapter.needs.labels else None,
+                classes if adapter.needs.reference_labels else None,
+                sensitive if adapter.needs.reference_sensitive else None,
             )
             fitted.append(holder.adapter)
     return fitted
 
 
-def digest_of(facts: Mapping[str, Any]) -> str:
+def digest_of(identity: Mapping[str, Any]) -> str:
     """Return a short digest of what can be written as JSON."""
-    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def as_file_name(name: str) -> str:

@@ -174,17 +174,19 @@ class TaskFigures:
 def task_figures(table: Table, answers: TaskAnswers) -> TaskFigures:
     """Return the figures of a task."""
     task = answers.task
-    whole = audit_task(table, answers)
+    pooled_audit = audit_task(table, answers)
     figures: list[Figure] = []
     by_seed = []
     for setting, rows in zip(table.settings, answers.by_setting, strict=True):
         seeds: dict[int, list[Answer]] = {}
         for answer in rows:
             seeds.setdefault(answer.seed, []).append(answer)
-        values = [_measure_answers(some, task) for some in seeds.values()]
+        values = [
+            _measure_answers(seed_answers, task) for seed_answers in seeds.values()
+        ]
         by_seed.append(values)
         for metric in TITLES:
-            pooled, change = _in_audit(whole, setting.name, metric)
+            pooled, change = _in_audit(pooled_audit, setting.name, metric)
             figure = Figure(
                 setting,
                 task,
@@ -200,7 +202,8 @@ def task_figures(table: Table, answers: TaskAnswers) -> TaskFigures:
             figures.append(figure)
         if table.timed:
             times = [
-                np.mean([answer.seconds for answer in some]) for some in seeds.values()
+                np.mean([answer.seconds for answer in seed_answers])
+                for seed_answers in seeds.values()
             ]
             printed = _printed(table, setting, task, SECONDS)
             seconds = mean_and_error(times)
@@ -215,7 +218,7 @@ def task_figures(table: Table, answers: TaskAnswers) -> TaskFigures:
                     printed=printed,
                 )
             )
-    return TaskFigures(figures, whole, by_seed)
+    return TaskFigures(figures, pooled_audit, by_seed)
 
 
 def _measure_answers(
@@ -229,8 +232,8 @@ def _measure_answers(
 def average_figures(table: Table, tasks: Sequence[TaskFigures]) -> list[Figure]:
     """Return the means over all tasks, each weighing the same, seed by seed and pooled."""
     figures = []
-    for place, setting in enumerate(table.settings):
-        seeds = [*zip(*(task.by_seed[place] for task in tasks), strict=True)]
+    for index, setting in enumerate(table.settings):
+        seeds = [*zip(*(task.by_seed[index] for task in tasks), strict=True)]
         for metric in TITLES:
             means = [
                 np.mean([values[metric] for values in by_task]) for by_task in seeds
@@ -276,12 +279,14 @@ def mark_of(metric: str, change: Interval | None) -> int:
     return side * HIGHER_IS_BETTER.get(metric, 0)
 
 
-def _in_audit(whole: Audit, name: str, metric: str) -> tuple[Interval, Interval | None]:
+def _in_audit(
+    pooled_audit: Audit, name: str, metric: str
+) -> tuple[Interval, Interval | None]:
     """Return a metric of a run, and its change from zero-shot.
 
     The interval of the change allows for all settings of the table (Holm), that of ASI does not.
     """
-    document = whole.document
+    document = pooled_audit.document
     (run,) = [run for run in document.runs if run.name == name]
     against = [
         comparison for comparison in document.comparisons if comparison.run == name
@@ -309,8 +314,8 @@ def _mean_over_attributes(fields: Mapping[str, Any]) -> Interval:
 
 
 def _in_percent(field: Any) -> Interval:
-    ends = [None if end is None else 100 * end for end in (field.low, field.high)]
-    return Interval(math.nan if field.value is None else 100 * field.value, *ends)
+    bounds = [None if end is None else 100 * end for end in (field.low, field.high)]
+    return Interval(math.nan if field.value is None else 100 * field.value, *bounds)
 
 
 def _printed(

@@ -102,11 +102,11 @@ def _reference(
             dataset = reader(task)
         except DatasetError:
             continue  # a dataset without this split
-        others = tuple(
+        other_splits = tuple(
             record for record in dataset.records if record.path not in sampled
         )
-        if others:
-            return replace(dataset, records=others).sample(count).records
+        if other_splits:
+            return replace(dataset, records=other_splits).sample(count).records
     return ()
 
 

@@ -122,8 +122,8 @@ def to_markdown(table: Table, figures: Sequence[Figure]) -> str:
     by_task: dict[str, list[Figure]] = {}
     for figure in figures:
         by_task.setdefault(_task_name(figure), []).append(figure)
-    for name, some in by_task.items():
-        parts += [f"## {name}", "", *_task_table(some), ""]
+    for name, task_figures in by_task.items():
+        parts += [f"## {name}", "", *_task_table(task_figures), ""]
     over_seeds = [
         _seeds_row(figure) for figure in figures if figure.printed is not None
     ]
@@ -155,13 +155,13 @@ def _task_table(figures: Sequence[Figure]) -> Iterable[str]:
     header = ["setting"]
     columns = [list(dict.fromkeys(figure.setting.name for figure in figures))]
     for metric, title in {**TITLES, SECONDS: "s"}.items():
-        some = [figure for figure in figures if figure.metric == metric]
-        if some:
+        metric_figures = [figure for figure in figures if figure.metric == metric]
+        if metric_figures:
             header.append(title)
-            columns.append([shown(figure) for figure in some])
-        if any(figure.printed is not None for figure in some):
+            columns.append([shown(figure) for figure in metric_figures])
+        if any(figure.printed is not None for figure in metric_figures):
             header.append(f"{title}, paper")
-            columns.append([str(figure.printed or "") for figure in some])
+            columns.append([str(figure.printed or "") for figure in metric_figures])
     return _markdown_table(header, zip(*columns, strict=True))
 
 

@@ -163,8 +163,8 @@ def _fair(
     lambdas = _LAMBDAS if mo else lambdas
     ending = "" if isinstance(rate, ELRA) else " no ELRA"
     for lam in lambdas:
-        shown = r"\infty" if math.isinf(lam) else lam
-        row = rf"\lambda_{{{symbol}}} = {shown}"
+        lam_text = r"\infty" if math.isinf(lam) else lam
+        row = rf"\lambda_{{{symbol}}} = {lam_text}"
         adapter = method(float(lam), _LOSSES[loss], rate)
         yield Setting(f"{name} lam={lam} {loss}{ending}", adapter, section, row)
 
@@ -278,7 +278,7 @@ def methods_without_labels() -> tuple[Setting, ...]:
 
 
 def _needs_labels(adapter: Adapter) -> bool:
-    return adapter.needs.labels or adapter.needs.class_labels
+    return adapter.needs.reference_sensitive or adapter.needs.reference_labels
 
 
 CLIP_BIAS = "clip-bias"
@@ -307,8 +307,11 @@ def clip_bias_tasks() -> tuple[BenchmarkTask, ...]:
     people = [f"{race} {adult}" for race in RACES for adult in ADULTS]
     harmful = [*NON_HUMAN, *CRIME_RELATED]
     tasks = []
-    asked = {"race and gender": people, "race, gender or child": [*people, "child"]}
-    for target, classes in asked.items():
+    class_sets = {
+        "race and gender": people,
+        "race, gender or child": [*people, "child"],
+    }
+    for target, classes in class_sets.items():
         for attribute, phrases in SENSITIVE.items():
             targets = {name: name for name in [*classes, *harmful]}
             template = "a photo of a {sensitive} {target}."

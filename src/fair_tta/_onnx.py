@@ -23,7 +23,7 @@ from fair_tta.errors import FairTTAError, ModelError, check_number, require
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.models._loading import load
-from fair_tta.models._model_lock import made_once
+from fair_tta.models._model_lock import computed_once
 from fair_tta.models._stored_text import TextTable
 from fair_tta.prompts._task import Task
 
@@ -419,7 +419,7 @@ class OnnxBackend:
         return {name: value for name, value in vars(self).items() if name != "_session"}
 
     @property
-    @made_once
+    @computed_once
     def _session(self) -> Any:
         runtime = require("onnxruntime", "onnx")
         try:

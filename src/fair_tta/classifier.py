@@ -26,31 +26,36 @@ from fair_tta.errors import (
     check_count,
     check_number,
 )
-from fair_tta.images._batches import ahead, are_files, in_turn
+from fair_tta.images._batches import are_files, load_batches, load_batches_ahead
 from fair_tta.images._load import ImageInput, image_bar, is_single_image
 from fair_tta.images._stored import (
-    CHUNK,
+    ROWS_PER_CHUNK,
     Features,
     StoredFeature,
-    are_stored,
+    as_unit_features,
     dtype_of,
-    read_features,
-    stack,
+    has_stored_features,
+    stack_features,
 )
 from fair_tta.images._views import AugMix
 from fair_tta.images._vision import Vision, image_digest
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
-from fair_tta.methods._base import Adapter, PixelAdapter, check_adapter, not_finite
+from fair_tta.methods._base import (
+    Adapter,
+    PixelAdapter,
+    check_adapter,
+    non_finite_error,
+)
 from fair_tta.methods._cross_fit import CrossFitted
 from fair_tta.methods._fitting import (
     ClassLabels,
     SensitiveLabels,
-    compare,
     fit_method,
     save_adapter,
+    warn_if_other_model,
 )
-from fair_tta.methods._predictions import fetch, is_own, to_predictions
-from fair_tta.methods._registry import Adapters, AnyAdapter, find_adapter
+from fair_tta.methods._predictions import fetch_to_cpu, is_builtin, to_predictions
+from fair_tta.methods._registry import Adapters, AnyAdapter, resolve_adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend
 from fair_tta.models._loading import load, with_compiled_vision
@@ -58,8 +63,8 @@ from fair_tta.models._stored_text import TextTable, sees_images
 from fair_tta.prediction import Prediction, Predictions, shortened
 from fair_tta.prompts._task import CurrentTask, Task
 from fair_tta.prompts._templates import (
-    AnyTemplate,
-    Names,
+    ClassNames,
+    TemplateArgument,
     parse_names,
     parse_sensitive,
     parse_template,
@@ -129,9 +134,9 @@ class FairTPTClassifier:
     def __init__(
         self,
         model: Any,
-        targets: Names,
-        sensitive: Names | Mapping[str, Names] | None = None,
-        template: AnyTemplate | None = None,
+        targets: ClassNames,
+        sensitive: ClassNames | Mapping[str, ClassNames] | None = None,
+        template: TemplateArgument | None = None,
         *,
         adapter: AnyAdapter | None = None,
         processor: Any = None,
@@ -170,7 +175,7 @@ class FairTPTClassifier:
         self._batch_size = min(batch_size, sys.maxsize)
         tuned = FairTPT() if sees_images(self._backend) else AssociationCorrection()
         default = tuned if attributes else ZeroShot()
-        method = default if adapter is None else find_adapter(adapter)
+        method = default if adapter is None else resolve_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self._task)
         if not sees_images(self._backend):
             _ = self._task.scale  # a text tower may not know it
@@ -180,9 +185,9 @@ class FairTPTClassifier:
     def from_features(
         cls,
         text_features: Mapping[str, Any],
-        targets: Names,
-        sensitive: Names | Mapping[str, Names] | None = None,
-        template: AnyTemplate | None = None,
+        targets: ClassNames,
+        sensitive: ClassNames | Mapping[str, ClassNames] | None = None,
+        template: TemplateArgument | None = None,
         *,
         scale: float = 100.0,
         adapter: AnyAdapter | None = None,
@@ -227,7 +232,7 @@ class FairTPTClassifier:
         """
         other = copy.copy(self)
         with self._current.borrow() as task:
-            other.adapter = check_adapter(find_adapter(adapter), task)
+            other.adapter = check_adapter(resolve_adapter(adapter), task)
         return other
 
     def with_views(self, views: Any = None, seed: int | None = None) -> Self:
@@ -412,11 +417,11 @@ class FairTPTClassifier:
         skip: bool,
         digests: list[str] | None,
     ) -> Iterator[Any]:
-        batches = ahead if are_files(images) else in_turn
+        batches = load_batches_ahead if are_files(images) else load_batches
         size = self._batch_size
         if isinstance(images, Features) and images._views is None:
-            size = max(size, CHUNK)
-        compare(images, self._task)
+            size = max(size, ROWS_PER_CHUNK)
+        warn_if_other_model(images, self._task)
         place, start = 0, perf_counter()
         with image_bar(images, progress) as bar:
             for batch in batches(
@@ -431,7 +436,7 @@ class FairTPTClassifier:
                 answers = self._predict_batch(readable, adapter)
                 del readable
                 batch.images.clear()  # room for others
-                batch.settle()
+                batch.wait_for_decoding()
                 bar.update(len(failed))
                 if answers:
                     self._log_cost(images, (perf_counter() - start) / len(answers))
@@ -488,22 +493,24 @@ class FairTPTClassifier:
         needs = adapter.needs
         if not images:
             return []
-        with self._current.borrow(alone=needs.prompt_gradient or needs.pixels) as task:
-            if needs.pixels and are_stored(images):
+        with self._current.borrow(
+            exclusive=needs.prompt_gradient or needs.pixels
+        ) as task:
+            if needs.pixels and has_stored_features(images):
                 raise _only_features()
             features = self._encode(task, images, needs.views and not needs.pixels)
-            if are_stored(images):
-                task = task._seen_in(dtype_of(images))
+            if has_stored_features(images):
+                task = task._for_image_dtype(dtype_of(images))
             return self._from_features(adapter, task, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
-        if not are_stored(images):
+        if not has_stored_features(images):
             features = self._vision.features(images, with_views)
             check_dimensions(self._backend.name, features, task.target_features)
             return features
         if with_views and not _have_views(images):
             raise _only_features()
-        features = stack(images, task.target_features)
+        features = stack_features(images, task.target_features)
         return features if with_views else features[:, :1]
 
     def _predict_encoded(
@@ -516,7 +523,7 @@ class FairTPTClassifier:
         adapter = self.adapter
         adapter._check_ready()
         with self._current.borrow() as task:
-            unit = read_features(features, task.target_features)
+            unit = as_unit_features(features, task.target_features)
             return self._from_features(adapter, task, unit, images) if len(unit) else []
 
     def _from_features(
@@ -541,7 +548,7 @@ class FairTPTClassifier:
                 adapted = adapter.adapt(task, features)
         except Exception:
             if not zero_shot.probabilities.isfinite().all():  # which explains it
-                raise not_finite(task) from None
+                raise non_finite_error(task) from None
             raise
         return to_predictions(task, zero_shot, adapted, adapter)
 
@@ -556,7 +563,7 @@ class FairTPTClassifier:
             return np.array(list(self.predict(images).probabilities.values()))
         self.adapter._check_ready()
         if isinstance(images, Features):
-            compare(images, self._task)
+            warn_if_other_model(images, self._task)
             # filled in: many small arrays that stay would keep large ones from being freed
             found, done = np.empty((len(images), len(self.targets))), 0
             with image_bar(images, progress) as bar:
@@ -572,14 +579,14 @@ class FairTPTClassifier:
     def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
         """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
         adapter = self.adapter
-        with self._current.borrow(alone=adapter.needs.prompt_gradient) as task:
+        with self._current.borrow(exclusive=adapter.needs.prompt_gradient) as task:
             is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
-            if is_own(adapter) and is_plain:
+            if is_builtin(adapter) and is_plain:
                 encoded = self._encode(task, features, adapter.needs.views)
-                seen = task._seen_in(dtype_of(features))
+                seen = task._for_image_dtype(dtype_of(features))
                 found = adapter.adapt(seen, encoded).probabilities
                 if bool(found.isfinite().all()):
-                    return fetch({0: found})[0].numpy()
+                    return fetch_to_cpu({0: found})[0].numpy()
             answers = self._predict_batch(features, adapter)
             return np.array([list(answer.probabilities.values()) for answer in answers])
 
@@ -602,7 +609,7 @@ class FairTPTClassifier:
                 argument="images",
             )
         parts = []
-        for batch in in_turn(checked_images(images), self._load, sys.maxsize):
+        for batch in load_batches(checked_images(images), self._load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:
@@ -672,7 +679,7 @@ class FairTPTClassifier:
             progress: show a progress bar.
             interval: how intervals are made.
         """
-        from fair_tta.auditing._measure import (
+        from fair_tta.auditing._classify import (
             audit_classifier,
         )  # an outer room: when asked
 

@@ -14,15 +14,15 @@ from torch import Tensor
 from fair_tta._cache import Cache
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import ImageError, PromptError, check_count, check_number
-from fair_tta.images._fetch import ADDRESSES, fetch_image
+from fair_tta.images._fetch import URL_PREFIXES, fetch_image
 from fair_tta.images._load import is_single_image, load_image
 from fair_tta.images._views import AugMix
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import find_adapter
+from fair_tta.methods._registry import resolve_adapter
 from fair_tta.models import resolve
 from fair_tta.models._loading import find_device, move
 from fair_tta.prediction import Score
-from fair_tta.prompts._templates import Names, parse_names
+from fair_tta.prompts._templates import ClassNames, parse_names
 
 _KEPT = 16  # classifiers, one for each set of labels and sentence
 
@@ -63,7 +63,7 @@ class FairPipeline:
     def __init__(
         self,
         model: Any,
-        sensitive: Names | Mapping[str, Names],
+        sensitive: ClassNames | Mapping[str, ClassNames],
         *,
         adapter: Adapter | str | None = None,
         slot: str = "{target} {sensitive}",
@@ -89,7 +89,7 @@ class FairPipeline:
         if device is not None:
             move(self.backend, find_device(device))
         self.sensitive, self.slot = sensitive, slot
-        self.adapter: Adapter = find_adapter(adapter or "association-correction")
+        self.adapter: Adapter = resolve_adapter(adapter or "association-correction")
         self.urls, self.timeout, self.private_urls = urls, timeout, private_urls
         self._options = {
             "views": views,
@@ -185,7 +185,7 @@ class FairPipeline:
 
     def _fetched(self, image: Any, timeout: float) -> Any:
         """The bytes behind an address, if that was asked for."""
-        if not (isinstance(image, str) and image.lower().startswith(ADDRESSES)):
+        if not (isinstance(image, str) and image.lower().startswith(URL_PREFIXES)):
             return image
         if not self.urls:
             raise ImageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from internals import recommended, verdict_on
+from internals import recommended_comparison, verdict_on
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta.auditing import compare
@@ -28,7 +28,7 @@ def test_the_lowest_gap_that_costs_nothing(
 ) -> None:
     audits = [made(CLEAR), *(made(rates, name) for name, rates in methods.items())]
     document = compare(audits).document
-    found = recommended(document)
+    found = recommended_comparison(document)
     assert (found and found.run) == chosen
 
 

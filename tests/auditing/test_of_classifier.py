@@ -212,7 +212,7 @@ def test_answers_that_are_missing_are_refused(clf: FairTPTClassifier) -> None:
         some = clf.predict([IMAGES[0], b"nonsense"], errors="skip")
     assert some.labels[1] is None
     with pytest.raises(
-        FairTTAError, match=r"\(got none for 1, the first at place 1, which could"
+        FairTTAError, match=r"\(got none for 1, the first at index 1, which could"
     ):
         audit(LABELS[:2], some, PLACES[:2])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from internals import SHORT, judge, read_thresholds
+from internals import METRIC_ALIASES, judge_threshold, read_thresholds
 from verdict_samples import CLEAR, made
 
 from fair_tta.errors import FairTTAError
@@ -50,7 +50,7 @@ def test_a_share_is_not_taken_for_points() -> None:
 
 
 def test_short_names_are_of_metrics() -> None:
-    assert set(SHORT.values()) < set(METRICS)
+    assert set(METRIC_ALIASES.values()) < set(METRICS)
 
 
 def test_the_whole_interval_has_to_lie_beyond() -> None:
@@ -71,7 +71,10 @@ def test_the_whole_interval_has_to_lie_beyond() -> None:
                 (rule,) = read_thresholds(
                     [f"{name} {sign} {points:.2f}"], "ZeroShot", RUNS
                 )
-                assert judge(rule, document).outcome == outcome, (rule, figure)
+                assert judge_threshold(rule, document).outcome == outcome, (
+                    rule,
+                    figure,
+                )
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
@@ -82,6 +85,8 @@ def test_what_has_no_interval_is_not_judged() -> None:
         document = made(rates).document
         (rule,) = read_thresholds(["typical_gap > 0"], "ZeroShot", RUNS)
         assert document.runs[0].metrics.typical_gap.low is None
-        assert judge(rule, document).outcome == "not judged"
+        assert judge_threshold(rule, document).outcome == "not judged"
     (rule,) = read_thresholds(["ece > 0"], "ZeroShot", RUNS)
-    assert judge(rule, document).outcome == "not judged", "no scores were recorded"
+    assert judge_threshold(rule, document).outcome == "not judged", (
+        "no scores were recorded"
+    )

@@ -7,7 +7,14 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import Verdict, cards, in_short, not_measurable, recommended, verdict_on
+from internals import (
+    Verdict,
+    cards,
+    in_short,
+    label_cautions,
+    recommended_comparison,
+    verdict_on,
+)
 from report_samples import Page
 from scipy.stats import binomtest
 from verdict_samples import Rates, answers, made
@@ -40,7 +47,7 @@ def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
     verdict = judged(found)
     assert verdict.is_shown
     assert verdict.objection is None
-    assert recommended(found.document) is found.document.comparisons[0]
+    assert recommended_comparison(found.document) is found.document.comparisons[0]
     assert cards([("", found.document)])[1].tone == "good"
 
 
@@ -61,7 +68,7 @@ def test_a_group_that_falls_is_not_green() -> None:
     assert tried.text.startswith("M narrows the gap, but costs cat / in: ")
     assert todo.text == "Look for another method before using M."
     assert todo.more.startswith("Check cat / in: it loses 16 points")
-    assert recommended(found.document) is None
+    assert recommended_comparison(found.document) is None
 
 
 def test_groups_are_judged_together() -> None:
@@ -111,7 +118,7 @@ def test_small_groups_turn_green_into_looks_smaller() -> None:
     assert "Seen on the typical gap" in tried.more
     assert todo.text == "Add 6 more images of dog / out, and compare again."
     assert in_short(found.document) == "M makes the gap look smaller"
-    assert recommended(found.document) is None
+    assert recommended_comparison(found.document) is None
 
 
 def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
@@ -129,7 +136,7 @@ def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
     before |= {("dog", p): (90, 100) for p in places}
     after |= {("dog", p): (90, 100) for p in places}
     found = both(before, after)
-    assert any("Not measurable" in sign for sign in not_measurable(found.document))
+    assert any("Not measurable" in sign for sign in label_cautions(found.document))
     for text in (Page(html(found)).text, markdown(found)):
         assert "Use M" not in text
         assert "M narrows the gap:" not in text
@@ -143,7 +150,7 @@ def test_groups_without_images_are_named_and_do_not_forbid_a_verdict() -> None:
     }
     after = {**before, ("cat", "out"): (160, 200)}
     found = both(before, after)
-    assert not_measurable(found.document) == [
+    assert label_cautions(found.document) == [
         "No images of dog / out, so dog is in no gap: nothing is known of them."
     ]
     assert judged(found).is_shown
@@ -155,7 +162,7 @@ def test_repeated_images_count_once_for_small_groups() -> None:
     digests = [f"{i // 20}" for i in range(len(truth))]
     found = audit(truth, said, {"place": group}, digests=digests).document
     assert found.runs[0].groups[0].classes[0].images == 10
-    assert "few images of cat / in (10), dog / in (10)" in not_measurable(found)[0]
+    assert "few images of cat / in (10), dog / in (10)" in label_cautions(found)[0]
 
 
 CELL = st.tuples(st.integers(8, 60), st.floats(0, 1), st.floats(0, 1))
@@ -178,10 +185,14 @@ def test_no_first_screen_contradicts_itself(
     document = found.document
     _, tried, todo = cards([("", document)])
     is_green = tried.tone == "good"
-    assert is_green == judged(found).is_shown == (recommended(document) is not None)
+    assert (
+        is_green
+        == judged(found).is_shown
+        == (recommended_comparison(document) is not None)
+    )
     assert is_green == todo.text.startswith("Use M")
     if is_green:
-        assert not any("Not measurable" in sign for sign in not_measurable(document))
+        assert not any("Not measurable" in sign for sign in label_cautions(document))
         assert not re.search(r"costs|hurts|cannot tell whether|uncertain", tried.text)
         assert todo.more == ""
     else:

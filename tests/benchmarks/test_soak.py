@@ -91,6 +91,6 @@ def test_a_few_predictions(
 
 def test_the_page_quotes_the_last_run(soak: Any) -> None:
     found = json.loads((ROOT / "docs" / "soak.json").read_text())
-    assert soak.told(found) in (ROOT / "docs" / "reliability.md").read_text()
+    assert soak.summary(found) in (ROOT / "docs" / "reliability.md").read_text()
     assert soak.verdict(found) == 0
     assert found["predictions"] >= 100_000

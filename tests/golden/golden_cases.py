@@ -142,7 +142,7 @@ class World:
         """A method that is fitted if it has to be."""
         if not method.needs.reference:
             return method
-        labels = (self.reference_values,) if method.needs.labels else ()
+        labels = (self.reference_values,) if method.needs.reference_sensitive else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SmallReferenceWarning)
             return fit_on(method, self.classifier, self.reference, *labels)

@@ -14,7 +14,7 @@ import families
 import pytest
 import transformers
 from checks import picture
-from internals import ROWS, Store, StoredRow
+from internals import ROWS_FILE, Store, StoredRow
 from typer.testing import CliRunner
 
 from fair_tta.lab.cli import app
@@ -106,7 +106,7 @@ def call(
 
 def rows_of(out: Path) -> list[StoredRow]:
     """Finished rows without the time that they took and the times of their files."""
-    with Store(out / ROWS) as store:
+    with Store(out / ROWS_FILE) as store:
         rows = list(store)
     assert all(row.seconds > 0 for row in rows)
     return [replace(row, seconds=0.0, file="") for row in rows]
@@ -114,9 +114,9 @@ def rows_of(out: Path) -> list[StoredRow]:
 
 def count_rows(out: Path) -> int:
     """Finished rows, also while somebody writes them."""
-    if not (out / ROWS).exists():
+    if not (out / ROWS_FILE).exists():
         return 0
-    with closing(sqlite3.connect(out / ROWS)) as db:
+    with closing(sqlite3.connect(out / ROWS_FILE)) as db:
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return (
             int(db.execute("SELECT count(*) FROM rows").fetchone()[0]) if tables else 0

@@ -41,4 +41,4 @@ def save(method: Any, path: Path) -> None:
 
 
 def _by_need(method: Adapter, known: Any) -> tuple[Any, Any]:
-    return (known, None) if method.needs.class_labels else (None, known)
+    return (known, None) if method.needs.reference_labels else (None, known)

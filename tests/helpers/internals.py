@@ -37,7 +37,7 @@ from fair_tta._spelling import folded
 from fair_tta._spelling import likely_labels
 from fair_tta._spelling import unseen_twins
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._document import COMPARED
+from fair_tta.auditing._document import COMPARED_METRICS
 from fair_tta.auditing._document import schema
 from fair_tta.auditing._examination import Associations
 from fair_tta.auditing._examination import ChangedImage
@@ -49,16 +49,16 @@ from fair_tta.auditing._examine import change_labels
 from fair_tta.auditing._examine import examine_predictions
 from fair_tta.auditing._examine import gap_labels
 from fair_tta.auditing._examine import group_labels
-from fair_tta.auditing._judge import SHORT
+from fair_tta.auditing._judge import METRIC_ALIASES
 from fair_tta.auditing._judge import Verdict
-from fair_tta.auditing._judge import judge
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import judge_threshold
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.auditing._judge import read_thresholds
-from fair_tta.auditing._judge import recommended
+from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
-from fair_tta.auditing._mitigate import CANDIDATES
-from fair_tta.datasets import _label_files as label_files_module
-from fair_tta.datasets import _labels as labels_module
+from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
+from fair_tta.datasets import _image_paths as image_paths_module
+from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
 from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
@@ -66,25 +66,25 @@ from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
-from fair_tta.datasets._label_files import Row
-from fair_tta.datasets._label_files import _match_ends
-from fair_tta.datasets._labels import FOLDER_LABELS
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_files import LabelRow
+from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._folder_labels import FOLDER_LABELS
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._labels import MISSING
-from fair_tta.datasets._labels import known_path_column
-from fair_tta.datasets._labels import rename_option
-from fair_tta.datasets._labels import rename_values
-from fair_tta.datasets._labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLITS as read_SPLITS
+from fair_tta.datasets._label_values import MISSING_CELLS
+from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._label_values import rename_option
+from fair_tta.datasets._label_values import rename_values
+from fair_tta.datasets._folder_labels import write_labels_of_folders
+from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind
 from fair_tta.datasets._records import Problems
 from fair_tta.datasets._records import Record
 from fair_tta.datasets._records import Split
-from fair_tta.datasets._records import choose
-from fair_tta.datasets._records import collect
+from fair_tta.datasets._records import choose_sample
+from fair_tta.datasets._records import collect_records
 from fair_tta.datasets._tasks import AgeCut
 from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface
@@ -94,27 +94,27 @@ from fair_tta.images import _draw as draw_module
 from fair_tta.images import _stored as stored_module
 from fair_tta.images import _vision as vision_module
 from fair_tta.images._batches import Decoder
-from fair_tta.images._batches import ahead
+from fair_tta.images._batches import load_batches_ahead
 from fair_tta.images._batches import are_files
-from fair_tta.images._batches import in_turn
+from fair_tta.images._batches import load_batches
 from fair_tta.images._draw import Recipe
 from fair_tta.images._draw import Renderer
-from fair_tta.images._draw import crops
-from fair_tta.images._draw import render
+from fair_tta.images._draw import crop_batch
+from fair_tta.images._draw import render_views
 from fair_tta.images._draw import render_batch
 from fair_tta.images._draw import resampling_weights
 from fair_tta.images._draw import resize
 from fair_tta.images._fetch import _is_public
 from fair_tta.images._fetch import fetch_image
 from fair_tta.images._load import ImageInput
-from fair_tta.images._load import MOST_ENLARGED
-from fair_tta.images._load import Metered
+from fair_tta.images._load import MAX_ENLARGED_PIXELS
+from fair_tta.images._load import LimitedFile
 from fair_tta.images._load import check_enlarged
 from fair_tta.images._load import is_single_image
 from fair_tta.images._load import load_image
-from fair_tta.images._stored import CHUNK
+from fair_tta.images._stored import ROWS_PER_CHUNK
 from fair_tta.images._stored import ImageSource
-from fair_tta.images._stored import stack
+from fair_tta.images._stored import stack_features
 from fair_tta.images._views import AugMix
 from fair_tta.images._views import Identity
 from fair_tta.images._views import Views
@@ -232,7 +232,7 @@ from fair_tta.lab.report._verdict import title_of_many
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._job import load_backend
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_adapters
@@ -241,8 +241,8 @@ from fair_tta.lab.runs._runner import Engine
 from fair_tta.lab.runs._runner import Pool
 from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._runner import batched
-from fair_tta.lab.runs._store import Key
-from fair_tta.lab.runs._store import ROWS
+from fair_tta.lab.runs._store import RowKey
+from fair_tta.lab.runs._store import ROWS_FILE
 from fair_tta.lab.runs._store import Store
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.lab.runs._store import _INSERT
@@ -254,8 +254,8 @@ from fair_tta.lab.runs._worker import start_worker
 from fair_tta.methods import _registry as registry_module
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._base import Chained
-from fair_tta.methods._base import NO_CLASS
-from fair_tta.methods._base import NO_IMAGE
+from fair_tta.methods._base import CLASS_LOST
+from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
 from fair_tta.methods._base import Texts
 from fair_tta.methods._base import UsesTexts
@@ -265,19 +265,19 @@ from fair_tta.methods._cross_fit import cross_fit
 from fair_tta.methods._fitting import ReferenceBatch
 from fair_tta.methods._fitting import fit_encoded
 from fair_tta.methods._fitting import fit_method
-from fair_tta.methods._fitting import load_one_of
+from fair_tta.methods._fitting import load_saved_method
 from fair_tta.methods._fitting import save_adapter
 from fair_tta.methods._fitting import settings_of
 from fair_tta.methods._predictions import NOT_FINITE
-from fair_tta.methods._predictions import fetch
+from fair_tta.methods._predictions import fetch_to_cpu
 from fair_tta.methods._predictions import to_predictions
-from fair_tta.methods._reference import _digest
+from fair_tta.methods._reference import _reference_digest
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.methods._registry import describe_settings
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.methods._registry import short_name
-from fair_tta.methods.corrections._balanced_head import _chosen_head
+from fair_tta.methods.corrections._balanced_head import _cross_validated_head
 from fair_tta.methods.corrections._balanced_head import anchored_head
 from fair_tta.methods.corrections._balanced_head import cell_weights
 from fair_tta.methods.field._bend_vlm import bend
@@ -315,17 +315,17 @@ from fair_tta.methods.tuning._losses import TSLoss
 from fair_tta.methods.tuning._losses import TargetLoss
 from fair_tta.methods.tuning._losses import Term
 from fair_tta.methods.tuning._losses import objective_of
-from fair_tta.methods.tuning._rates import BOUNDED
+from fair_tta.methods.tuning._rates import STEP_BOUNDED
 from fair_tta.methods.tuning._rates import FixedRate
-from fair_tta.methods.tuning._rates import LONG
-from fair_tta.methods.tuning._rates import LONG_STEP
-from fair_tta.methods.tuning._rates import NO_STEP
+from fair_tta.methods.tuning._rates import STEP_LONG
+from fair_tta.methods.tuning._rates import LONG_RELATIVE_STEP
+from fair_tta.methods.tuning._rates import STEP_NOT_FINITE
 from fair_tta.methods.tuning._rates import ZERO_GRADIENT
 from fair_tta.methods.tuning._upgrad import upgrad_weights
 from fair_tta.methods.tuning._weights import ImageTower
 from fair_tta.methods.tuning._weights import NO_VIEW_PASSED
-from fair_tta.methods.tuning._weights import is_norm
-from fair_tta.methods.tuning._weights import tuned_names
+from fair_tta.methods.tuning._weights import is_norm_layer
+from fair_tta.methods.tuning._weights import tuned_weight_names
 from fair_tta.metrics import _functions as functions_module
 from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable
@@ -373,19 +373,19 @@ from fair_tta.models._loading import find_device
 from fair_tta.models._loading import find_dtype
 from fair_tta.models._loading import load
 from fair_tta.models._loading import move
-from fair_tta.models._model_lock import borrowed
-from fair_tta.models._model_lock import explained
+from fair_tta.models._model_lock import eval_mode_no_grad
+from fair_tta.models._model_lock import advise_on_error
 from fair_tta.models._model_lock import image_twin
-from fair_tta.models._model_lock import made_once
+from fair_tta.models._model_lock import computed_once
 from fair_tta.models._model_lock import state_of
-from fair_tta.models._model_lock import untouched
-from fair_tta.models._prefix_sharing import Tree
+from fair_tta.models._model_lock import eval_mode_lock
+from fair_tta.models._prefix_sharing import PromptTree
 from fair_tta.models._stored_text import TextTable
 from fair_tta.models._towers import TextTower
-from fair_tta.models._towers import check_length
+from fair_tta.models._towers import check_prompt_length
 from fair_tta.prompts._context import PromptSet
 from fair_tta.prompts._context import SharedContext
-from fair_tta.prompts._context import concatenate
+from fair_tta.prompts._context import concatenate_prompts
 from fair_tta.prompts._task import Task
 from fair_tta.prompts._templates import Prompt
 from fair_tta.prompts._templates import Templates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from internals import Key, StoredRow
+from internals import RowKey, StoredRow
 
 from fair_tta.prediction import Prediction
 
@@ -28,7 +28,7 @@ PREDICTION = Prediction(
 
 
 def row(i: int = 0, **fields: Any) -> StoredRow:
-    key = Key(f"{i:04x}", "m", "t", "s", 0)
+    key = RowKey(f"{i:04x}", "m", "t", "s", 0)
     return replace(
         StoredRow(key, f"{i}.jpg", f"{i:032x}", PREDICTION, 0.1, "me"), **fields
     )

@@ -14,13 +14,13 @@ from weakref import WeakValueDictionary
 
 import pytest
 from checks import picture
-from internals import Decoder, ahead, are_files, in_turn, load_image
+from internals import Decoder, are_files, load_batches, load_batches_ahead, load_image
 from PIL import Image
 
 from fair_tta import FairTPTClassifier
 from fair_tta.errors import ImageError
 
-BOTH = pytest.mark.parametrize("batches", [ahead, in_turn])
+BOTH = pytest.mark.parametrize("batches", [load_batches_ahead, load_batches])
 
 
 def load(number: Any) -> Image.Image:
@@ -58,10 +58,10 @@ def test_no_more_than_one_batch_ahead() -> None:
         return Image.new("L", (1, 1))
 
     before = set(threading.enumerate())  # other tests may have left some
-    stream = ahead(range(100), note, 5)
+    stream = load_batches_ahead(range(100), note, 5)
     for batches in (1, 2, 3):
         batch = next(stream)
-        batch.settle()
+        batch.wait_for_decoding()
         assert len(seen) == 5 * (batches + 1)
     stream.close()  # type: ignore[attr-defined]
     assert not {t for t in threading.enumerate() if "decode" in t.name} - before
@@ -70,7 +70,7 @@ def test_no_more_than_one_batch_ahead() -> None:
 def test_ctrl_c_ends_the_threads() -> None:
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        for batch in ahead(range(100), load, 2):
+        for batch in load_batches_ahead(range(100), load, 2):
             assert batch.images
             raise KeyboardInterrupt
     del batch
@@ -87,7 +87,7 @@ def test_large_images_wait_until_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 100 pixels, half may be worked on at once; one that is larger has all to itself."""
-    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 100)
+    monkeypatch.setattr("fair_tta.images._batches.MAX_DECODED_PIXELS", 100)
     paths = large_files(tmp_path, [2, 2, 1, 4, 30, 1, 1])
     alive = WeakValueDictionary[int, Image.Image]()
     most = [0]
@@ -100,14 +100,14 @@ def test_large_images_wait_until_there_is_room(
         )
         return image
 
-    for batches in (ahead, in_turn):
+    for batches in (load_batches_ahead, load_batches):
         found = []
         for batch in batches(paths, note, 4):
             found.append([image.width for image in batch.images])
-            batch.settle()
+            batch.wait_for_decoding()
             batch.images.clear()
         assert [width for some in found for width in some] == [2, 2, 1, 4, 30, 1, 1]
-        if batches is ahead:
+        if batches is load_batches_ahead:
             assert found == [[2, 2, 1], [4], [30], [1, 1]]
             assert most == [300]
     assert all(sum(some[:-1]) < 5 for some in found), (
@@ -118,13 +118,13 @@ def test_large_images_wait_until_there_is_room(
 def test_images_that_are_needed_first_do_not_wait_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 100)
+    monkeypatch.setattr("fair_tta.images._batches.MAX_DECODED_PIXELS", 100)
     paths = large_files(tmp_path, [30, 20, 4])
     with closing(Decoder()) as decoder:
         later = deque(decoder.submit(paths[:1], load_image))
         first = deque(decoder.submit(paths[1:], load_image))
         for upcoming, widths in ((first, [20]), (first, [4]), (later, [30])):
-            with decoder.portion(upcoming) as some:
+            with decoder.take_batch(upcoming) as some:
                 assert [one.result().width for one in some] == widths
 
 
@@ -135,7 +135,7 @@ def test_large_images_have_the_answers_of_small_batches(
     clf = FairTPTClassifier("miniature", ["circle", "square"], batch_size=4)
     expected = clf.predict_proba(paths)
     features = clf.encode(paths, with_views=False)
-    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 500)
+    monkeypatch.setattr("fair_tta.images._batches.MAX_DECODED_PIXELS", 500)
     clf.forget()
     assert clf.predict_proba(paths) == pytest.approx(expected, abs=1e-4)
     clf.forget()
@@ -204,7 +204,9 @@ def test_filters_of_the_caller_do_not_change_what_is_read(
     with warnings.catch_warnings():
         warnings.simplefilter(action)
         found = [
-            p for b in ahead([tmp_path / "a.jpg"] * 3, load_image, 2) for p in b.images
+            p
+            for b in load_batches_ahead([tmp_path / "a.jpg"] * 3, load_image, 2)
+            for p in b.images
         ]
     assert found == [alone] * 3
 
@@ -214,6 +216,6 @@ def test_many_threads_leave_the_filters_of_warnings_as_they_were(
 ) -> None:
     picture().save(tmp_path / "a.png")
     before = list(warnings.filters)
-    for _ in ahead([tmp_path / "a.png"] * 64, load_image, 16):
+    for _ in load_batches_ahead([tmp_path / "a.png"] * 64, load_image, 16):
         pass
     assert warnings.filters == before

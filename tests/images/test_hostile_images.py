@@ -19,7 +19,7 @@ import torch
 import transformers
 from checks import picture
 from cli_fixtures import call, write_labels
-from internals import MOST_ENLARGED, Metered, check_enlarged, load_image
+from internals import MAX_ENLARGED_PIXELS, LimitedFile, check_enlarged, load_image
 from PIL import Image
 
 from fair_tta.errors import ImageError
@@ -93,14 +93,15 @@ def test_a_hundred_bytes_do_not_take_gigabytes(folder: Path) -> None:
 
 
 def test_the_bound_is_on_what_preprocessing_makes() -> None:
-    longest = MOST_ENLARGED // 224**2
+    longest = MAX_ENLARGED_PIXELS // 224**2
     check_enlarged(Image.new("RGB", (longest, 1)), 224, "a")
     check_enlarged(Image.new("RGB", (2, 2 * longest)), 224, "a")
     check_enlarged(Image.new("RGB", (10_000, 32)), 32, "a")  # it is not enlarged
     text = (
         rf"^cannot use 'a': {longest + 1} x 1 pixels are too long and narrow\. Enlarging the short "
         r"edge to 224, as the model's preprocessing may do, would give 224 x "
-        rf"{224 * (longest + 1)} pixels, more than {MOST_ENLARGED}\. Cut out the part that matters$"
+        rf"{224 * (longest + 1)} pixels, more than {MAX_ENLARGED_PIXELS}\. "
+        r"Cut out the part that matters$"
     )
     with pytest.raises(ImageError, match=text):
         check_enlarged(Image.new("RGB", (longest + 1, 1)), 224, "a")
@@ -263,7 +264,7 @@ def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_memory_is_taken_for_what_is_there_only() -> None:
-    with Metered(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
+    with LimitedFile(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
         assert [file.read(2), file.read(2**62), file.read(2**62)] == [
             b"ab",
             b"cdef",

@@ -47,7 +47,7 @@ def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
     clf = FairTPTClassifier(
         parts_with(FIRST[name]), TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4)
     )
-    assert PixelSpec.of(clf._backend) is None
+    assert PixelSpec.from_backend(clf._backend) is None
 
     def same(image: Image.Image, generator: np.random.Generator) -> list[Image.Image]:
         arrays = AugMix(4)(image, (224, 224), generator)
@@ -70,7 +70,7 @@ def test_levels_become_what_preprocessing_makes_of_them(resize: str) -> None:
     clf = FairTPTClassifier(
         (model, preprocess, tokenizer), TARGETS, SENSITIVE, TEMPLATE
     )
-    spec = PixelSpec.of(clf._backend)
+    spec = PixelSpec.from_backend(clf._backend)
     assert spec is not None
     assert spec.size == (32, 32)
     image = picture(0, (32, 32))

@@ -8,7 +8,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import crops, resampling_weights
+from internals import crop_batch, resampling_weights
 from internals import draw_module as resampling
 from PIL import Image
 
@@ -22,7 +22,7 @@ def test_crops_are_pils(
 ) -> None:
     monkeypatch.setattr(resampling, "_AT_ONCE", at_once)
     pictures = [picture(i) for i in range(2)]
-    found = crops(
+    found = crop_batch(
         np.stack(list(map(np.asarray, pictures))),
         torch.tensor([BOXES] * 2).float(),
         size,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import CHUNK, image_digest, stack
+from internals import ROWS_PER_CHUNK, image_digest, stack_features
 
 from fair_tta import FairTTAError, Features
 from fair_tta.errors import FeatureMismatchWarning
@@ -51,7 +51,7 @@ def test_rows_become_unit_features(kind: str) -> None:
     coarse = 0.02 if kind == "bfloat16" else 0.002
     np.testing.assert_allclose(unit[:, 0].numpy(), of_length_one(array), atol=coarse)
     torch.testing.assert_close(
-        stack([features[i] for i in range(5)], torch.zeros(1, DIM)), unit
+        stack_features([features[i] for i in range(5)], torch.zeros(1, DIM)), unit
     )
 
 
@@ -85,8 +85,10 @@ def test_a_sequence_of_rows() -> None:
     assert features[-1].row == 9
     with pytest.raises(IndexError):
         features[10]
-    chunks = [len(chunk) for chunk in Features(rows(2 * CHUNK + 1, dim=1))._chunks()]
-    assert chunks == [CHUNK, CHUNK, 1]
+    chunks = [
+        len(chunk) for chunk in Features(rows(2 * ROWS_PER_CHUNK + 1, dim=1))._chunks()
+    ]
+    assert chunks == [ROWS_PER_CHUNK, ROWS_PER_CHUNK, 1]
 
 
 def test_content_decides_the_digest() -> None:
@@ -131,35 +133,34 @@ def test_what_is_refused_at_once(array: Any, message: str) -> None:
 
 
 def test_rows_are_checked_when_they_are_used() -> None:
-    array = rows(3 * CHUNK, dim=2)
-    array[CHUNK + 5, 0] = np.nan
-    array[CHUNK + 7] = np.inf
-    array[2 * CHUNK + 1 :] = 0
+    array = rows(3 * ROWS_PER_CHUNK, dim=2)
+    array[ROWS_PER_CHUNK + 5, 0] = np.nan
+    array[ROWS_PER_CHUNK + 7] = np.inf
+    array[2 * ROWS_PER_CHUNK + 1 :] = 0
     _, second, third = Features(array)._chunks()
-    for chunk, message in (
-        (second, f"not be NaN or infinite: see row {CHUNK + 5}, {CHUNK + 7}."),
-        (
-            third,
-            f"not be zero: see row {', '.join(str(2 * CHUNK + i) for i in range(1, 6))}, ...",
-        ),
+    chunk = ROWS_PER_CHUNK
+    zero_rows = ", ".join(str(2 * chunk + i) for i in range(1, 6))
+    for features, message in (
+        (second, f"not be NaN or infinite: see row {chunk + 5}, {chunk + 7}."),
+        (third, f"not be zero: see row {zero_rows}, ..."),
     ):
         with pytest.raises(FairTTAError) as error:
-            chunk._unit(torch.zeros(1, 2))
+            features._unit(torch.zeros(1, 2))
         assert message in str(error.value)
     with pytest.raises(
         FairTTAError, match=r"should have 3 numbers in a row.*\(got 2\)"
     ):
         Features(array)._unit(torch.zeros(1, 3))
     with pytest.raises(FairTTAError, match="either images or stored features"):
-        stack([Features(array)[0], "image.png"], torch.zeros(1, 2))
+        stack_features([Features(array)[0], "image.png"], torch.zeros(1, 2))
     with pytest.raises(FairTTAError, match="all have the same dimension"):
-        stack([Features(array)[0], Features(rows(1))[0]], torch.zeros(1, 2))
+        stack_features([Features(array)[0], Features(rows(1))[0]], torch.zeros(1, 2))
 
 
 def warns(features: Features, texts: Any) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        features._compare(torch.tensor(texts).float())
+        features._warn_if_other_model(torch.tensor(texts).float())
     assert all(one.category is FeatureMismatchWarning for one in caught)
     return bool(caught)
 

@@ -23,7 +23,7 @@ from internals import (
     Views,
     content_generator,
     load_image,
-    render,
+    render_views,
     resize,
 )
 from PIL import Image
@@ -53,7 +53,7 @@ def crops(image: Image.Image) -> list[Recipe]:
     """Crops and flips without further operations."""
     return [
         Recipe(recipe.box, recipe.flip)
-        for recipe in AugMix(33)._draw(image, (8, 8), rng())
+        for recipe in AugMix(33)._draw_recipes(image, (8, 8), rng())
     ]
 
 
@@ -90,7 +90,7 @@ def test_any_size_of_image_and_view(
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (2, 3)])
 def test_tiny_images_are_enlarged(size: tuple[int, int]) -> None:
-    pixels = render(
+    pixels = render_views(
         Image.new("RGB", size, (10, 20, 30)), (224, 224), crops(Image.new("RGB", size))
     )
     assert (pixels == np.array([10, 20, 30], np.float32)).all()
@@ -104,7 +104,9 @@ def test_white_stays_in_range() -> None:
 @pytest.mark.parametrize("size", [(224, 224), (200, 300)])
 def test_crops_are_those_of_the_reference(size: tuple[int, int]) -> None:
     recipes = crops(photo())
-    difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
+    difference = np.abs(
+        render_views(photo(), size, recipes) - replay(photo(), size, recipes)
+    )
     assert difference.max() <= 1
     assert difference.mean() < 0.2
 
@@ -115,8 +117,10 @@ def test_views_are_those_of_the_reference(
     severity: float, size: tuple[int, int]
 ) -> None:
     """A level more or less decides at thresholds, so single pixels may differ by much."""
-    recipes = AugMix(33, severity=severity)._draw(photo(), size, rng())
-    difference = np.abs(render(photo(), size, recipes) - replay(photo(), size, recipes))
+    recipes = AugMix(33, severity=severity)._draw_recipes(photo(), size, rng())
+    difference = np.abs(
+        render_views(photo(), size, recipes) - replay(photo(), size, recipes)
+    )
     assert difference.mean() < 0.2
     assert (difference > 1).mean() < 0.02
 
@@ -125,11 +129,11 @@ def test_views_are_those_of_the_reference(
 def test_mixtures_of_equal_crops_differ_by_rounding_only(severity: float) -> None:
     """No resizing, and nothing after the first operation that rounds: no threshold in between."""
     image, size = photo(120, 90), (90, 120)
-    for recipe in AugMix(33, severity=severity)._draw(image, size, rng()):
+    for recipe in AugMix(33, severity=severity)._draw_recipes(image, size, rng()):
         chains = tuple(chain[: _first_rounded(chain)] for chain in recipe.chains)
         recipe = dataclasses.replace(recipe, box=(0, 0, 90, 120), chains=chains)
         difference = np.abs(
-            render(image, size, [recipe]) - replay(image, size, [recipe])
+            render_views(image, size, [recipe]) - replay(image, size, [recipe])
         )
         assert difference.max() <= WARP_LEVELS
         if not any(step.func.__name__ in ROUNDED for chain in chains for step in chain):
@@ -236,7 +240,7 @@ def test_content_and_seed_decide_the_generator() -> None:
 def test_different_images_have_different_views() -> None:
     a, b = photo(seed=0), photo(seed=1)
     views = [
-        AugMix(5)._draw(image, (32, 32), content_generator(image, 0))
+        AugMix(5)._draw_recipes(image, (32, 32), content_generator(image, 0))
         for image in (a, b)
     ]
     assert [r.box for r in views[0]] != [r.box for r in views[1]]
@@ -245,7 +249,7 @@ def test_different_images_have_different_views() -> None:
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
     boxes = np.array(
-        [recipe.box for recipe in AugMix(4001)._draw(image, (32, 32), rng())]
+        [recipe.box for recipe in AugMix(4001)._draw_recipes(image, (32, 32), rng())]
     )
     top, left, height, width = boxes.T
     area, ratio = height * width / 1e6, width / height
@@ -262,7 +266,7 @@ def test_crops_cover_the_ranges_evenly() -> None:
 
 def test_every_crop_lies_inside() -> None:
     for width, height in [(1, 1), (3, 2), (500, 375), (1, 500), (900, 40)]:
-        for recipe in AugMix(200)._draw(
+        for recipe in AugMix(200)._draw_recipes(
             Image.new("RGB", (width, height)), (8, 8), rng()
         ):
             top, left, h, w = recipe.box
@@ -283,12 +287,12 @@ def test_every_crop_lies_inside() -> None:
 def test_narrow_images_are_cropped_in_the_centre(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
-    recipes = AugMix(50)._draw(Image.new("RGB", size), (8, 8), rng())
+    recipes = AugMix(50)._draw_recipes(Image.new("RGB", size), (8, 8), rng())
     assert box in {recipe.box for recipe in recipes}
 
 
 def _recipes(**options: Any) -> list[Recipe]:
-    return AugMix(3001, **options)._draw(
+    return AugMix(3001, **options)._draw_recipes(
         Image.new("RGB", (500, 375)), (224, 448), rng()
     )
 
@@ -353,11 +357,11 @@ def test_weights_add_up_and_are_uniform() -> None:
 def test_width_is_the_number_of_chains() -> None:
     assert {
         len(recipe.chains)
-        for recipe in AugMix(9, width=1)._draw(photo(), (8, 8), rng())
+        for recipe in AugMix(9, width=1)._draw_recipes(photo(), (8, 8), rng())
     } == {1}
     assert {
         len(recipe.chains)
-        for recipe in AugMix(9, width=5)._draw(photo(), (8, 8), rng())
+        for recipe in AugMix(9, width=5)._draw_recipes(photo(), (8, 8), rng())
     } == {5}
 
 

@@ -10,15 +10,15 @@ from internals import (
     IMAGES_PER_KIND,
     MAX_GALLERY_IMAGES,
     GroupGallery,
-    Key,
     Record,
+    RowKey,
     StoredRow,
 )
 
 
 def answer(label: str, probability: float) -> StoredRow:
     prediction: Any = SimpleNamespace(label=label, probabilities={label: probability})
-    return StoredRow(Key("", "", "", "", 0), "", "", prediction)
+    return StoredRow(RowKey("", "", "", "", 0), "", "", prediction)
 
 
 def record(folder: Path, i: int, target: str, place: str) -> Record:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fits import fit_on_features
-from internals import _chosen_head, anchored_head, cell_weights, unit
+from internals import _cross_validated_head, anchored_head, cell_weights, unit
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
@@ -169,9 +169,9 @@ def test_where_no_head_has_a_lower_loss_there_is_none() -> None:
     tensors: list[Any] = [
         torch.from_numpy(array) for array in (x, anchor, y, np.ones(60))
     ]
-    assert not bool(_chosen_head(*tensors).any())
+    assert not bool(_cross_validated_head(*tensors).any())
     x[:, 0] = 2 * y - 1
-    assert bool(_chosen_head(*tensors)[0].any())
+    assert bool(_cross_validated_head(*tensors)[0].any())
 
 
 def test_images_without_labels_count_for_the_offsets() -> None:

@@ -17,12 +17,12 @@ import torch
 from checks import picture
 from fits import fit_on
 from internals import (
-    BOUNDED,
-    LONG,
-    NO_CLASS,
-    NO_IMAGE,
-    NO_STEP,
+    CLASS_LOST,
+    IMAGE_LOST,
     NOT_FINITE,
+    STEP_BOUNDED,
+    STEP_LONG,
+    STEP_NOT_FINITE,
     Chained,
     DistortedViews,
     Identity,
@@ -179,9 +179,9 @@ def fitted(clf: FairTPTClassifier, adapter: Any) -> FairTPTClassifier:
     labels = {
         a: [*names, *names * 9][: len(REFERENCE)] for a, names in SENSITIVE.items()
     }
-    more: tuple[Any, ...] = (labels,) if adapter.needs.labels else ()
+    more: tuple[Any, ...] = (labels,) if adapter.needs.reference_sensitive else ()
     images = REFERENCE
-    if adapter.needs.class_labels:
+    if adapter.needs.reference_labels:
         images = REFERENCE * 5
         more = ((sorted(clf.targets) * 20)[: len(images)],)
     method = fit_on(adapter, clf, images, *more)
@@ -307,7 +307,7 @@ def test_finite_in_half_precision(adapter: Adapter) -> None:
             picture()
         )
         assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
-        assert not {NO_IMAGE, NO_CLASS, NOT_FINITE} & {*prediction.warnings}
+        assert not {IMAGE_LOST, CLASS_LOST, NOT_FINITE} & {*prediction.warnings}
 
 
 def test_permuting_names_permutes_the_answer(
@@ -545,7 +545,7 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     clf = plain.with_adapter(FairTPT(rate=ELRA(max_relative_step=1e-4)))
     prediction = clf.predict(picture())
     assert prediction.relative_step == pytest.approx(1e-4, rel=1e-2)
-    assert prediction.warnings == (BOUNDED.format(radius=1e-4),)
+    assert prediction.warnings == (STEP_BOUNDED.format(radius=1e-4),)
     free = plain.with_adapter(FairTPT()).predict(picture())
     assert free.relative_step is not None
     assert 1e-4 < free.relative_step < 2
@@ -559,7 +559,7 @@ def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     times = 3 / short.relative_step
     far = plain.with_adapter(FairTPT(rate=ELRA(beta=0.01 * times))).predict(picture())
     assert far.relative_step == pytest.approx(3, rel=1e-3)
-    assert far.warnings == (LONG,)
+    assert far.warnings == (STEP_LONG,)
 
 
 def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(
@@ -570,7 +570,7 @@ def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(
         assert far.probabilities == pytest.approx(far.zero_shot, abs=1e-6)
         assert far.label == max(far.zero_shot, key=far.zero_shot.__getitem__)
         assert far.relative_step == far.learning_rate == 0
-        assert far.warnings == (NO_STEP,)
+        assert far.warnings == (STEP_NOT_FINITE,)
 
 
 def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:

@@ -21,7 +21,7 @@ from internals import (
     Needs,
     ReferenceBatch,
     UsesTexts,
-    _digest,
+    _reference_digest,
     check_adapter,
 )
 from random_task import DIM, EncodedClassifier, random_units, task_of
@@ -45,9 +45,9 @@ class GroupMeans(FittedMethod, UsesTexts):
     power: int = 1
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, labels=True)
-    _enough: ClassVar[int] = 5
-    _learnt_with: ClassVar[tuple[str, ...]] = ("power",)
+    needs = Needs(sensitive=True, reference=True, reference_sensitive=True)
+    _recommended_images: ClassVar[int] = 5
+    _fit_settings: ClassVar[tuple[str, ...]] = ("power",)
 
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
@@ -480,7 +480,7 @@ def test_other_ways_to_be_fitted() -> None:
 def test_chains_need_what_their_parts_need() -> None:
     chain = FairTPT() >> GroupMeans()
     assert chain.needs.reference
-    assert chain.needs.labels
+    assert chain.needs.reference_sensitive
     assert chain.parts == (FairTPT(), GroupMeans())
     assert GroupMeans().parts == (GroupMeans(),)
 
@@ -544,7 +544,7 @@ def test_files_whose_checksum_is_right_but_not_their_content(
         about = json.loads(file.metadata()["about"]) | change
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     del about["sha256"]
-    about["sha256"] = _digest(about, tensors)
+    about["sha256"] = _reference_digest(about, tensors)
     save_file(tensors, tmp_path / "x", metadata={"about": json.dumps(about)})
     with pytest.raises(FairTTAError, match=r"fit( it)? again"):
         check_adapter(load_adapter(tmp_path / "x"), clf._task).adapt(

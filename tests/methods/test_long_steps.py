@@ -11,7 +11,7 @@ from itertools import product
 
 import long_steps
 import pytest
-from internals import LONG_STEP, TASKS
+from internals import LONG_RELATIVE_STEP, TASKS
 
 from fair_tta import FairTPT, FairTPTMO
 
@@ -40,4 +40,4 @@ def test_answers_are_those_of_exact_arithmetic(
 def test_steps_are_long() -> None:
     """So that the test above is about them."""
     found = long_steps.answers(question("scenes"), FairTPTMO, "S", is_exact=False)
-    assert max(answer.relative_step for answer in found) > 2 * LONG_STEP
+    assert max(answer.relative_step for answer in found) > 2 * LONG_RELATIVE_STEP

@@ -252,7 +252,7 @@ def test_settings_have_the_content_of_the_file(folder: Path) -> None:
 def test_other_processes_find_the_class(folder: Path) -> None:
     """A job runs the file again; a file that was changed since is not taken for it."""
     rich = parse_adapter("own/more.py:Rich:steps=7")
-    made = pickle.dumps(Job("miniature", (), (rich,), is_kept=False))
+    made = pickle.dumps(Job("miniature", (), (rich,), stores_rows=False))
     code = (
         "import pickle, sys; from pathlib import Path\n"
         "made, file = sys.stdin.buffer.read(), Path(sys.argv[1])\n"

@@ -14,7 +14,7 @@ from internals import (
     ImageSource,
     Worker,
     WorkUnit,
-    job_of,
+    make_job,
     parse_adapter,
 )
 from PIL.Image import Image
@@ -68,7 +68,7 @@ def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path) 
         picture(i).save(tmp_path / f"{i}.png")
         asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
-    job = job_of(clf, methods)
+    job = make_job(clf, methods)
     found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.asked()))()
     for source, answers in zip(asked, found, strict=True):
         assert isinstance(answers, list)

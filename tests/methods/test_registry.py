@@ -90,8 +90,8 @@ def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
         "`sensitive`": default.needs.sensitive,
         "pixels": default.needs.pixels,
         "reference images": default.needs.reference,
-        "their sensitive labels": default.needs.labels,
-        "their classes": default.needs.class_labels,
+        "their sensitive labels": default.needs.reference_sensitive,
+        "their classes": default.needs.reference_labels,
         "true values": default.needs.values,
     }
     assert row[3].removesuffix("|").strip() == ", ".join(

@@ -13,7 +13,7 @@ import pytest
 import torch
 from checks import picture
 from hypothesis import given
-from internals import NO_CLASS, Identity
+from internals import CLASS_LOST, Identity
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
@@ -198,4 +198,4 @@ def test_classes_that_only_differ_by_what_is_rejected(times: float) -> None:
     answers = clf.predict(Features(times * features[:, 0]))
     plain = clf.with_adapter("zero-shot").predict(Features(features[:, 0]))
     assert answers.labels == plain.labels
-    assert all(NO_CLASS in answer.warnings for answer in answers)
+    assert all(CLASS_LOST in answer.warnings for answer in answers)

@@ -12,7 +12,14 @@ import torch
 from fits import fit_on
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import NO_CLASS, NO_IMAGE, coarsest, floor_of, is_rounding, project_out
+from internals import (
+    CLASS_LOST,
+    IMAGE_LOST,
+    coarsest,
+    floor_of,
+    is_rounding,
+    project_out,
+)
 from internals import registry_module as registry
 from random_task import DIM, drawn, random_units
 
@@ -147,9 +154,9 @@ class World:
         if not method.needs.reference:
             return self.adapter
         known = None
-        if method.needs.labels:
+        if method.needs.reference_sensitive:
             known = [*VALUES, *VALUES * 99][: len(self.images)]
-        if method.needs.class_labels:
+        if method.needs.reference_labels:
             known = [*CLASSES, *CLASSES * 99][: len(self.images)]
         method = fit_on(method, clf, Features(self.images), known)
         fitted: Adapter = method.knowing("red") if isinstance(method, TIE) else method
@@ -277,22 +284,24 @@ def assert_zero_shot(predictions: list[Prediction], *warnings: str) -> None:
 def test_an_image_along_a_value(name: str) -> None:
     predictions = image_along_a_value(ADAPTERS[name]).answers()
     if name == "EpisodicTIE":
-        assert_zero_shot(predictions[::2], NO_IMAGE)
+        assert_zero_shot(predictions[::2], IMAGE_LOST)
     assert not any(prediction.warnings for prediction in predictions[1::2])
 
 
 @pytest.mark.parametrize("name", ["TIE", "TIEStar", "EpisodicTIE"])
 def test_all_images_along_a_value(name: str) -> None:
-    assert_zero_shot(images_all_along_a_value(ADAPTERS[name]).answers(), NO_IMAGE)
+    assert_zero_shot(images_all_along_a_value(ADAPTERS[name]).answers(), IMAGE_LOST)
 
 
 @pytest.mark.parametrize("name", ["OrthCali(0)", "PRISM-mini", "BendVLM"])
 def test_a_class_among_the_values(name: str) -> None:
-    assert_zero_shot(class_among_the_values(ADAPTERS[name]).answers(), NO_CLASS)
+    assert_zero_shot(class_among_the_values(ADAPTERS[name]).answers(), CLASS_LOST)
 
 
 def test_pairs_that_span_everything() -> None:
-    assert_zero_shot(ordinary(RoboShot(reject=ALL_AXES)).answers(), NO_IMAGE, NO_CLASS)
+    assert_zero_shot(
+        ordinary(RoboShot(reject=ALL_AXES)).answers(), IMAGE_LOST, CLASS_LOST
+    )
 
 
 def test_an_image_between_the_groups() -> None:
@@ -302,7 +311,7 @@ def test_an_image_between_the_groups() -> None:
     prototypes = [sum(joint[value, name] for name in CLASSES) for value in VALUES]
     world.images[::2] = prototypes[0] - prototypes[1]
     predictions = world.answers()
-    assert_zero_shot(predictions[::2], NO_IMAGE)
+    assert_zero_shot(predictions[::2], IMAGE_LOST)
     assert not any(prediction.warnings for prediction in predictions[1::2])
 
 
@@ -311,7 +320,7 @@ def test_prompts_that_are_what_sets_clusters_apart() -> None:
     world = ordinary(UMFC(beta=1.0, perceived=True))
     apart = _apart(world)
     world.targets[0] = apart
-    assert_zero_shot(world.answers(), NO_CLASS)
+    assert_zero_shot(world.answers(), CLASS_LOST)
 
 
 def _apart(world: World) -> Array:
@@ -336,12 +345,12 @@ def test_the_precision_of_stored_features_counts() -> None:
     """Rounded to half precision, a feature along a prompt is off by more than float32 has it."""
     world = ordinary(EpisodicTIE())
     halves: Any = world.values[:1].astype(np.float16)
-    assert_zero_shot(replace(world, images=halves).answers(), NO_IMAGE)
+    assert_zero_shot(replace(world, images=halves).answers(), IMAGE_LOST)
     # the same numbers, with the claim that they are exact
     exact = replace(world, images=halves.astype(np.float32)).answers()
     assert not exact[0].warnings
     one_by_one = replace(world, images=world.values[:1])
-    assert_zero_shot(one_by_one.answers(), NO_IMAGE)
+    assert_zero_shot(one_by_one.answers(), IMAGE_LOST)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -357,15 +366,15 @@ def test_the_precision_of_text_features_counts(dtype: torch.dtype) -> None:
         texts, CLASSES, VALUES, "a {sensitive} {target}", adapter=OrthCali(0)
     )
     assert clf._backend.dtype == dtype
-    assert_zero_shot([*clf.predict(Features(world.images))], NO_CLASS)
+    assert_zero_shot([*clf.predict(Features(world.images))], CLASS_LOST)
 
 
 @given(drawn())
 def test_other_dtypes_of_images_share_what_is_kept(case: Any) -> None:
     task = case.task
-    coarse = task._seen_in(torch.float16)
-    assert task._seen_in(torch.float64) is task
-    assert task._seen_in(torch.float16) is coarse
+    coarse = task._for_image_dtype(torch.float16)
+    assert task._for_image_dtype(torch.float64) is task
+    assert task._for_image_dtype(torch.float16) is coarse
     assert coarse.image_floor > task.image_floor == task.text_floor == coarse.text_floor
     assert task.image_floor == floor_of(DIM, torch.float64)
     assert coarse.remember("key", lambda: 1, lambda _: 1) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-from internals import DIVERSE, fingerprint, load_one_of, save_adapter
+from internals import DIVERSE, fingerprint, load_saved_method, save_adapter
 from safetensors.torch import save_file
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot
@@ -230,7 +230,7 @@ def sensitive_prompts(task: Any, names: list[str]) -> Any:
 def test_a_saved_method_knows_its_wordings(file: str, tmp_path: Path) -> None:
     clf = classifier(adapter=SEM(file, DIVERSE[:9], WORDED))
     save_adapter(clf.adapter, tmp_path / "sem.safetensors", clf._task)
-    loaded = load_one_of(tmp_path / "sem.safetensors", [SEM])
+    loaded = load_saved_method(tmp_path / "sem.safetensors", [SEM])
     assert loaded == clf.adapter
     assert hash(loaded) == hash(clf.adapter)
     assert dict(loaded.wordings or ())["not old"] == tuple(WORDED["not old"])

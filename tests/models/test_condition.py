@@ -16,7 +16,7 @@ import hostile_models
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from internals import FOLDER, explained
+from internals import FOLDER, advise_on_error
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from transformers import CLIPImageProcessor
@@ -165,9 +165,9 @@ def test_weights_in_several_places() -> None:
     model = nn.Linear(2, 2)
     model.bias = nn.Parameter(torch.zeros(2, device="meta"))
     message = (
-        r"it fails: another device \(Its weights are on cpu and meta: bring all to one"
+        r"it fails: another device \(Its weights are on cpu and meta: move all to one"
     )
-    with pytest.raises(ModelError, match=message), explained(model, "it"):
+    with pytest.raises(ModelError, match=message), advise_on_error(model, "it"):
         raise RuntimeError("another device")
 
 

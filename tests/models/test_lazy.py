@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Barrier, Thread
 
-from internals import made_once
+from internals import computed_once
 
 
 class Made:
@@ -13,7 +13,7 @@ class Made:
         self.barrier = barrier
 
     @property
-    @made_once
+    @computed_once
     def value(self) -> object:
         """What it is."""
         self.count += 1

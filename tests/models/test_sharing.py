@@ -13,7 +13,7 @@ from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
 from families_open_clip import OPEN_CLIP
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Task, TextTower, Tree, concatenate
+from internals import PromptTree, Task, TextTower, concatenate_prompts
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -61,7 +61,7 @@ def test_a_node_for_each_distinct_beginning(
     prompts: list[list[tuple[int, int]]],
 ) -> None:
     tokens, slots = tokens_of(prompts)
-    tree = Tree.of(tokens, slots)
+    tree = PromptTree.from_tokens(tokens, slots)
     beginnings = {
         tuple(prompt[: j + 1]) for prompt in prompts for j in range(len(prompt))
     }
@@ -98,7 +98,7 @@ def test_every_family_gives_the_same_features_and_gradients(
     backend = kind(model.double(), *others)
     assert (backend.sharing is not None) is (name in SHARE)
     task = make_task(backend)
-    prompts = concatenate([task.target_prompts, task.joint_prompts("place")])
+    prompts = concatenate_prompts([task.target_prompts, task.joint_prompts("place")])
     contexts = episodes_of(task).requires_grad_()
     ours = task.encode(prompts, contexts)
     spliced = prompts.splice(backend.embed_tokens(prompts.tokens.ids), contexts)
@@ -243,7 +243,7 @@ def test_a_tower_that_does_not_play_along_runs_as_always(
     assert tower.cuts_tail
     assert (tower.sharing is not None) is shares
     short = tower.shorten(tokens)
-    tree = Tree.of(short, torch.full(short.ids.shape, -1))
+    tree = PromptTree.from_tokens(short, torch.full(short.ids.shape, -1))
     leaf = tower.embed_tokens(short.ids)[None].requires_grad_()
     features = tower.encode_episodes(short, tree, leaf)[0]
     torch.testing.assert_close(features, module(ids, ids > 0))

@@ -208,11 +208,8 @@ def test_a_model_is_taken_once_to_find_out_about_it(
         def __exit__(self, *_: object) -> None:
             depths.append(depths[-1] - 1)
 
-        def _is_owned(self) -> bool:
-            return depths[-1] > 0
-
     users = guard._Users()
-    users.lock = Counted()
+    users.lock = Counted()  # type: ignore[assignment]
     monkeypatch.setattr(guard, "_users_of", lambda _module: users)
     backend = TransformersBackend(*families.seeded(families.clip))
     assert backend.sharing is not None

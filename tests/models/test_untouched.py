@@ -20,7 +20,7 @@ import open_clip
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from internals import borrowed, untouched
+from internals import eval_mode_lock, eval_mode_no_grad
 from internals import model_lock_module as borrow
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
@@ -240,7 +240,7 @@ def test_modes_are_restored_wherever_ctrl_c_comes(
     backend = SimpleNamespace(model=model)
 
     def use_model() -> None:
-        with borrowed(backend, alone=alone), untouched(model):
+        with eval_mode_no_grad(backend, exclusive=alone), eval_mode_lock(model):
             assert not any(module.training for module in model.modules())
 
     moment = 1
@@ -248,7 +248,7 @@ def test_modes_are_restored_wherever_ctrl_c_comes(
         assert all(module.training for module in model.modules()), moment
         torch.set_grad_enabled(True)
         # A tracer, unlike a signal, can stop a lock from being released.
-        monkeypatch.setattr(borrow, "_moment", threading.RLock())
+        monkeypatch.setattr(borrow, "_registry_lock", threading.RLock())
         borrow._users.clear()
         moment += 1
     assert moment > 100
@@ -322,9 +322,9 @@ def test_a_prediction_borrows_the_model_once(
     entered: list[object] = []
     enter = borrow._Users.enter
 
-    def counted(users: Any, module: Any, block: object) -> None:
+    def counted(users: Any, module: Any, key: object, exclusive: bool) -> None:
         entered.append(module)
-        enter(users, module, block)
+        enter(users, module, key, exclusive)
 
     monkeypatch.setattr(borrow._Users, "enter", counted)
     clf.predict(picture(1))
@@ -336,10 +336,10 @@ def test_within_a_block_others_still_wait_for_who_has_to_be_alone() -> None:
     is_alone: list[bool] = []
 
     def try_to_be_alone() -> None:
-        with untouched(model):
+        with eval_mode_lock(model):
             is_alone.append(True)
 
-    with untouched(model, alone=False), untouched(model):
+    with eval_mode_lock(model, exclusive=False), eval_mode_lock(model):
         other = threading.Thread(target=try_to_be_alone)
         other.start()
         other.join(timeout=0.2)
@@ -355,7 +355,7 @@ def test_a_mode_that_is_entered_within_a_block_does_not_reach_an_inner_one(
     context: Any,
 ) -> None:
     model = torch.nn.Linear(2, 2)
-    with untouched(model), context(), untouched(model):
+    with eval_mode_lock(model), context(), eval_mode_lock(model):
         outcome = model(torch.ones(1, 2))
     assert outcome.dtype == torch.float32
     assert not outcome.is_inference()

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(home / folder) for folder in ("helpers", "methods")]
 
 import literal
-from internals import LONG_STEP, TASKS, Prompt, Task
+from internals import LONG_RELATIVE_STEP, TASKS, Prompt, Task
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTPTMO, Templates
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
@@ -38,12 +38,12 @@ from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 LOSSES: dict[str, Any] = {"S": SLoss(), "TS": TSLoss(), "super-TS": SuperTSLoss()}
 SHORT_TOLERANCE = 1e-4
 LONG_TOLERANCE = 1e-3  # five times the largest of 387 answers (docs/methods.md)
-EDGES = (0.0, LONG_STEP, 10.0, 100.0, math.inf)
+EDGES = (0.0, LONG_RELATIVE_STEP, 10.0, 100.0, math.inf)
 
 
 def tolerance(relative_step: float) -> float:
     """How far a probability may be from that of exact arithmetic, or of another batch."""
-    return SHORT_TOLERANCE if relative_step <= LONG_STEP else LONG_TOLERANCE
+    return SHORT_TOLERANCE if relative_step <= LONG_RELATIVE_STEP else LONG_TOLERANCE
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from internals import Prompt, PromptSet, SharedContext, check_length, parse_names
+from internals import Prompt, PromptSet, SharedContext, check_prompt_length, parse_names
 from test_prompts import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -55,7 +55,7 @@ def sets_of(
     groups = [templates._target_prompts(y), templates._sensitive_prompts(s)]
     shared = SharedContext(tokenize, groups)
     groups.append(templates._joint_prompts(y, s))
-    return shared, [(prompts, shared.place(prompts)) for prompts in groups]
+    return shared, [(prompts, shared.locate(prompts)) for prompts in groups]
 
 
 def expected_kinds(tokenizer: Any, prompt: Prompt) -> list[str]:
@@ -179,7 +179,7 @@ def test_letters_and_punctuation_touching_a_slot(
         shared = SharedContext(tokenize_with(tokenizer), [prompts])
     except PromptError:
         return
-    placed = shared.place(prompts)
+    placed = shared.locate(prompts)
     context = torch.tensor(shared.token_ids)
     for row, prompt in enumerate(prompts):
         slots = placed.slots[row]
@@ -218,7 +218,7 @@ def test_separate_sentences_share_what_they_have_in_common() -> None:
     words = tokenizer.convert_ids_to_tokens(shared.token_ids)
     assert sorted(words) == sorted(["a", "photo", "of", "this", "is", "a", "."])
     for prompts in groups:
-        assert_context_is_right(tokenizer, shared, prompts, shared.place(prompts))
+        assert_context_is_right(tokenizer, shared, prompts, shared.locate(prompts))
 
 
 def test_a_name_the_tokenizer_swallows_is_an_error() -> None:
@@ -261,7 +261,7 @@ def test_one_name_the_tokenizer_does_not_know() -> None:
     )
     shared = SharedContext(tokenize_with(tokenizer), [prompts])
     assert shared.token_ids == [1, 3]
-    assert (shared.place(prompts).slots[:, :3] == torch.tensor([0, -1, 1])).all()
+    assert (shared.locate(prompts).slots[:, :3] == torch.tensor([0, -1, 1])).all()
 
 
 def test_prompts_that_just_fit() -> None:
@@ -271,7 +271,7 @@ def test_prompts_that_just_fit() -> None:
 
     def tokenize(texts: Sequence[str]) -> Tokens:
         for text in texts:
-            check_length(text, len(tokenizer(text)["input_ids"]), 8)
+            check_prompt_length(text, len(tokenizer(text)["input_ids"]), 8)
         return plain(texts)
 
     prompts = Templates("a photo of a {target}.")._target_prompts(

@@ -12,7 +12,7 @@ import open_clip
 import pytest
 from checks import picture
 from fits import fit_on, save
-from internals import job_of
+from internals import make_job
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta.auditing import Audit
@@ -92,7 +92,7 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
         "a photo of a {target}.",
         "a {target} in a picture.",
     ]
-    assert first._others == ()
+    assert first._further == ()
 
 
 def test_errors_name_the_sentence() -> None:
@@ -130,7 +130,7 @@ def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:
         with pytest.raises(FairTTAError, match="was fitted with another `template`"):
             classifier(other, adapter=method)
     digests = {
-        job_of(classifier(template), [ZeroShot()]).digests[1]
+        make_job(classifier(template), [ZeroShot()]).digests[1]
         for template in (
             SENTENCES,
             SENTENCES[:1],

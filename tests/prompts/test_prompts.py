@@ -130,8 +130,8 @@ def test_bad_separate_templates() -> None:
     [
         (["woman"], r"`x` should name at least two values \(got \['woman'\]\)"),
         ([], "at least two values"),
-        (["a", "b", "a"], r"distinct labels \(\['a'\] came twice\)"),
-        ({"a": "same", "b": "same"}, r"distinct phrases \(\['same'\]"),
+        (["a", "b", "a"], r"distinct labels \(got \['a'\] more"),
+        ({"a": "same", "b": "same"}, r"distinct phrases \(got \['same'\]"),
         (["a", "a "], "distinct labels"),
         (["a", ""], "non-empty strings"),
         (["a", 3], "non-empty strings"),

@@ -10,7 +10,7 @@ from typing import Any
 import families
 import pytest
 from checks import make_task
-from internals import borrowed
+from internals import eval_mode_no_grad
 
 from fair_tta.models import TransformersBackend
 
@@ -28,7 +28,7 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
     def watched(of: Any) -> Iterator[Any]:
         if current_thread() is waits:
             asked.set()
-        with borrowed(of) as model:
+        with eval_mode_no_grad(of) as model:
             yield model
 
     def construct() -> None:
@@ -36,7 +36,7 @@ def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
         getattr(one, name)
 
     def predict() -> None:
-        with borrowed(backend):
+        with eval_mode_no_grad(backend):
             taken.set()
             asked.wait(10)
             getattr(other, name)

@@ -35,7 +35,7 @@ def test_what_is_wrong_with_pages_is_told(tmp_path: Path) -> None:
     ]
     silent = [line for line in found if line.startswith("silent.html at 1280")]
     assert len(silent) == 2
-    assert "gone.png is not there" in silent[0]
+    assert "gone.png is missing" in silent[0]
     assert "has no alt text" in silent[1]
     curious = [line for line in found if line.startswith("curious.html at 380")]
     assert curious == [

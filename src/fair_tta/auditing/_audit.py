@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fair_tta._io import open_file, write_whole
 from fair_tta.auditing._document import AuditDocument, ComparedGroup, schema
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import Estimate, label, listed
@@ -43,7 +43,7 @@ _LATEX |= {"\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$"}
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class JsonDocument:
     """What holds a document and is kept as JSON; its schema is called after the class."""
 
     document: Any
@@ -114,7 +114,7 @@ class Written:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit(Written):
+class Audit(JsonDocument):
     """Group-wise figures of one or more runs on the same images.
 
     `audit` and `compare` make it. It holds a document of constant size, whatever the number of
@@ -337,7 +337,7 @@ class Audit(Written):
         )
         signs, notes = (
             "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-            for sentences in (not_measurable(self.document), self.warnings)
+            for sentences in (label_cautions(self.document), self.warnings)
         )
         level = f"{100 * self.document.settings.level:g}"
         caption = (
@@ -415,7 +415,7 @@ class Audit(Written):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
-        lines = [*not_measurable(self.document), f"{self.document.data.n} images"]
+        lines = [*label_cautions(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)
             for metric, figure in run.metrics.by_name().items():

@@ -19,24 +19,24 @@ from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
-NotNegative = Annotated[int, Meta(ge=0)]
+NonNegativeInt = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=0, le=1)]
 Change = Annotated[float, Meta(ge=-1, le=1)]
 LabelByName = Mapping[str, str]
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class DocumentPart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What all parts share: they cannot be changed, and what they do not know is refused."""
 
 
 RateEstimate: TypeAlias = Estimate[Rate]
 ChangeEstimate: TypeAlias = Estimate[Change]
 
-COMPARED = [metric for metric in METRICS.values() if metric.is_compared]
+COMPARED_METRICS = [metric for metric in METRICS.values() if metric.is_compared]
 """What a comparison has a difference of."""
 
 
-class Figures(Part, frozen=True):
+class Figures(DocumentPart, frozen=True):
     """A field for each entry of `fair_tta.metrics.definitions.METRICS`."""
 
     if TYPE_CHECKING:
@@ -67,11 +67,11 @@ else:
         "Differences",
         "How the figures of a run differ from those of the reference.",
         ChangeEstimate,
-        COMPARED,
+        COMPARED_METRICS,
     )
 
 
-class AdapterFields(Part, frozen=True):
+class AdapterFields(DocumentPart, frozen=True):
     """A method with its settings."""
 
     name: str
@@ -79,14 +79,14 @@ class AdapterFields(Part, frozen=True):
     repr: str
 
 
-class ZeroShotScores(Part, frozen=True):
+class ZeroShotScores(DocumentPart, frozen=True):
     """The same images with the prompt as it was given."""
 
     average_target_confidence: RateEstimate
     sensitive_indifference: Mapping[str, RateEstimate]
 
 
-class PerceivedOdds(Part, frozen=True):
+class PerceivedOdds(DocumentPart, frozen=True):
     """What would have been said without labels, beside what they show.
 
     pseudo_eod: EOD with the model's zero-shot beliefs in place of labels. eod: that of this
@@ -97,47 +97,47 @@ class PerceivedOdds(Part, frozen=True):
     eod: RateEstimate | None
 
 
-class PerceivedOddsChange(Part, frozen=True):
+class PerceivedOddsChange(DocumentPart, frozen=True):
     """How both differ from those of the reference."""
 
     pseudo_eod: ChangeEstimate
     eod: ChangeEstimate | None
 
 
-class GroupName(Part, frozen=True):
+class GroupName(DocumentPart, frozen=True):
     """Which group: of one class, or of all if target is null."""
 
     target: str | None
     sensitive: LabelByName
 
 
-class WorstGroups(Part, frozen=True):
+class WorstGroups(DocumentPart, frozen=True):
     """The worst group over class and sensitive value, and over sensitive value alone."""
 
     target_and_sensitive: GroupName | None = field(name="(y, s)")
     sensitive: GroupName | None = field(name="s")
 
 
-class GapsOfClass(Part, frozen=True):
+class GapsOfClass(DocumentPart, frozen=True):
     """Gaps between groups in the rates of one class."""
 
     target: str
-    n: NotNegative
+    n: NonNegativeInt
     tpr_gap: RateEstimate
     fpr_gap: RateEstimate
     selection_gap: RateEstimate
 
 
-class ClassInGroup(Part, frozen=True):
+class ClassInGroup(DocumentPart, frozen=True):
     """One class in one group. different_images: null if none comes twice or that is not known."""
 
     target: str
-    n: NotNegative
-    correct: NotNegative
+    n: NonNegativeInt
+    correct: NonNegativeInt
     true_positive_rate: RateEstimate
     false_positive_rate: RateEstimate
     selection_rate: RateEstimate
-    different_images: NotNegative | None = None
+    different_images: NonNegativeInt | None = None
 
     @property
     def images(self) -> int:
@@ -145,16 +145,16 @@ class ClassInGroup(Part, frozen=True):
         return self.n if self.different_images is None else self.different_images
 
 
-class GroupFigures(Part, frozen=True):
+class GroupFigures(DocumentPart, frozen=True):
     """One group in all classes."""
 
     sensitive: LabelByName
-    n: NotNegative
-    correct: NotNegative
+    n: NonNegativeInt
+    correct: NonNegativeInt
     accuracy: RateEstimate
     calibration_error: RateEstimate
     confusion: Annotated[
-        tuple[tuple[NotNegative, ...], ...],
+        tuple[tuple[NonNegativeInt, ...], ...],
         Meta(
             description="Rows are true, columns are answers, in the order of data.targets; the "
             "last of one column more are answers that are no class."
@@ -163,7 +163,7 @@ class GroupFigures(Part, frozen=True):
     classes: tuple[ClassInGroup, ...]
 
 
-class HarmRate(Part, frozen=True):
+class HarmRate(DocumentPart, frozen=True):
     """How often answers of a group fall into a set of classes; sensitive is empty for everybody."""
 
     classes: Annotated[str, Meta(description="The name of the set in data.harmful.")]
@@ -171,7 +171,7 @@ class HarmRate(Part, frozen=True):
     rate: RateEstimate
 
 
-class HarmChange(Part, frozen=True):
+class HarmChange(DocumentPart, frozen=True):
     """How that share differs from the reference's, on the same images."""
 
     classes: str
@@ -179,21 +179,21 @@ class HarmChange(Part, frozen=True):
     difference: ChangeEstimate
 
 
-class RelativeSteps(Part, frozen=True):
+class RelativeSteps(DocumentPart, frozen=True):
     """How far the context moved, on the n images where it was tuned."""
 
-    n: NotNegative
+    n: NonNegativeInt
     quantiles: Mapping[str, float]
 
 
-class Cost(Part, frozen=True):
+class Cost(DocumentPart, frozen=True):
     """How long a run took."""
 
     seconds: float
     seconds_per_image: float
 
 
-class RunOrigin(Part, frozen=True):
+class RunOrigin(DocumentPart, frozen=True):
     """Where a run comes from."""
 
     model: Mapping[str, Any] | None
@@ -202,16 +202,16 @@ class RunOrigin(Part, frozen=True):
     seed: int | None
 
 
-class UnknownAnswers(Part, frozen=True):
+class UnknownAnswers(DocumentPart, frozen=True):
     """Answers that are no class, which count as wrong. n: how many. most_frequent: how often each
     of the most frequent ones came.
     """
 
-    n: NotNegative
-    most_frequent: Mapping[str, NotNegative]
+    n: NonNegativeInt
+    most_frequent: Mapping[str, NonNegativeInt]
 
 
-class RunFigures(Part, frozen=True):
+class RunFigures(DocumentPart, frozen=True):
     """One run in figures. perceived: by attribute of the model; null if not recorded."""
 
     name: str
@@ -224,7 +224,7 @@ class RunFigures(Part, frozen=True):
     groups: tuple[GroupFigures, ...]
     relative_steps: RelativeSteps | None
     warnings: Annotated[
-        Mapping[str, NotNegative],
+        Mapping[str, NonNegativeInt],
         Meta(description="On how many images a warning came."),
     ]
     cost: Cost | None
@@ -244,18 +244,18 @@ class RunFigures(Part, frozen=True):
     ] = None
 
 
-class AnswerChanges(Part, frozen=True):
+class AnswerChanges(DocumentPart, frozen=True):
     """How many answers changed, the p-value of McNemar's test (null with clusters, for which it
     does not hold), and the images a claim needs.
     """
 
-    n: NotNegative
-    changed: NotNegative
-    right_to_wrong: NotNegative
-    wrong_to_right: NotNegative
-    wrong_to_wrong: NotNegative
+    n: NonNegativeInt
+    changed: NonNegativeInt
+    right_to_wrong: NonNegativeInt
+    wrong_to_right: NonNegativeInt
+    wrong_to_wrong: NonNegativeInt
     mcnemar_p: Rate | None
-    images_needed: NotNegative | None
+    images_needed: NonNegativeInt | None
 
 
 class ComparedGroup(GroupName, frozen=True):
@@ -273,7 +273,7 @@ class ComparedGroup(GroupName, frozen=True):
         return self.corrected or self.difference
 
 
-class Comparison(Part, frozen=True):
+class Comparison(DocumentPart, frozen=True):
     """A run beside the reference, on the same images. perceived: by attribute of the model; null
     if not recorded.
     """
@@ -294,7 +294,7 @@ class Comparison(Part, frozen=True):
         ),
     ] = None
     compared: Annotated[
-        NotNegative | None,
+        NonNegativeInt | None,
         Meta(
             description="How many comparisons corrected allows for, also those not kept here."
         ),
@@ -306,33 +306,33 @@ class Comparison(Part, frozen=True):
         return self.corrected or self.differences
 
 
-class DataFields(Part, frozen=True):
+class DataFields(DocumentPart, frozen=True):
     """The images. hash: of labels, sensitive values and clusters, in order. harmful: sets of
     classes. clusters: how many persons, sources or different images intervals allow for; null if
     images are independent. different_images: how many images differ in content; null if only
     answers are known.
     """
 
-    n: NotNegative
+    n: NonNegativeInt
     hash: str
     targets: tuple[str, ...]
     sensitive: Mapping[str, tuple[str, ...]]
     harmful: Mapping[str, tuple[str, ...]] = {}
-    clusters: NotNegative | None = None
-    different_images: NotNegative | None = None
+    clusters: NonNegativeInt | None = None
+    different_images: NonNegativeInt | None = None
 
 
-class IntervalSettings(Part, frozen=True):
+class IntervalSettings(DocumentPart, frozen=True):
     """How intervals were made. small: groups with fewer images warn."""
 
     level: Annotated[float, Meta(gt=0, lt=1)]
-    resamples: NotNegative
-    seed: NotNegative
+    resamples: NonNegativeInt
+    seed: NonNegativeInt
     strata: Over
-    small: NotNegative
+    small: NonNegativeInt
 
 
-class Threshold(Part, frozen=True):
+class Threshold(DocumentPart, frozen=True):
     """A limit for a figure of a run, in points. failed: the whole interval lies beyond it. passed:
     none of it does. undecided: a part of it does. not judged: there is no interval.
     """
@@ -344,12 +344,12 @@ class Threshold(Part, frozen=True):
     outcome: Literal["failed", "passed", "undecided", "not judged"]
 
 
-class Machine(Part, frozen=True):
+class Machine(DocumentPart, frozen=True):
     """Where it ran."""
 
     platform: str
     processor: str
-    cpus: NotNegative | None
+    cpus: NonNegativeInt | None
     accelerator: str | None
 
 
@@ -396,7 +396,7 @@ def read_origin(provenance: Mapping[str, Any]) -> Provenance:
         raise FairTTAError(f"in provenance: {error}") from None
 
 
-class AuditDocument(Part, frozen=True):
+class AuditDocument(DocumentPart, frozen=True):
     """Group-wise figures of one or more runs on the same images. Rates lie in [0, 1]. A value of
     null is not defined, and its reason says why.
     """

@@ -12,12 +12,12 @@ from msgspec import Meta
 from PIL.Image import Image
 
 from fair_tta._io import write_whole
-from fair_tta.auditing._audit import Written
+from fair_tta.auditing._audit import JsonDocument
 from fair_tta.auditing._document import (
     AdapterFields,
     ChangeEstimate,
-    NotNegative,
-    Part,
+    DocumentPart,
+    NonNegativeInt,
     Provenance,
     Rate,
     RateEstimate,
@@ -30,7 +30,7 @@ from fair_tta.prediction import Prediction
 from fair_tta.prompts._task import Task
 
 
-class GroupLabels(Part, frozen=True):
+class GroupLabels(DocumentPart, frozen=True):
     """How many labels would show the accuracy of every class of every value (a group).
 
     each: images of a group, whatever its accuracy, to know it up to half_width. groups: how many
@@ -39,15 +39,15 @@ class GroupLabels(Part, frozen=True):
     """
 
     half_width: Rate
-    each: NotNegative
-    groups: NotNegative
+    each: NonNegativeInt
+    groups: NonNegativeInt
     rarest_target: str
     rarest_value: str
     rarest_share: Rate
-    at_random: NotNegative | None
+    at_random: NonNegativeInt | None
 
 
-class ChangeLabels(Part, frozen=True):
+class ChangeLabels(DocumentPart, frozen=True):
     """How many labels would show whether changed answers change for the better.
 
     pictures: if twice as many change one way as the other, McNemar's test finds it on so many
@@ -55,11 +55,11 @@ class ChangeLabels(Part, frozen=True):
     nothing changes.
     """
 
-    pictures: NotNegative | None
-    labels: NotNegative | None
+    pictures: NonNegativeInt | None
+    labels: NonNegativeInt | None
 
 
-class PerceivedAttribute(Part, frozen=True):
+class PerceivedAttribute(DocumentPart, frozen=True):
     """What the model perceives of an attribute.
 
     shares: means of p(value | image). entropy: mean normalised entropy of p, 1 is indifferent.
@@ -77,7 +77,7 @@ class PerceivedAttribute(Part, frozen=True):
     labels_needed: GroupLabels
 
 
-class PseudoChange(Part, frozen=True):
+class PseudoChange(DocumentPart, frozen=True):
     """Pseudo-EOD with an adapter, and how it differs from that of the zero-shot answers.
 
     images_needed: images of one group that would show, with probability 0.8, a change of its
@@ -86,30 +86,30 @@ class PseudoChange(Part, frozen=True):
 
     after: RateEstimate
     change: ChangeEstimate
-    images_needed: NotNegative | None
+    images_needed: NonNegativeInt | None
 
 
-class ExaminedAdapter(Part, frozen=True):
+class ExaminedAdapter(DocumentPart, frozen=True):
     """What an adapter does to the answers. warnings: on how many images a warning came."""
 
     name: str
     adapter: AdapterFields
-    changed: NotNegative
+    changed: NonNegativeInt
     changed_share: RateEstimate
     pseudo_eod: Mapping[str, PseudoChange]
     labels_needed: ChangeLabels
-    warnings: Mapping[str, NotNegative]
+    warnings: Mapping[str, NonNegativeInt]
 
 
-class ResamplingSettings(Part, frozen=True):
+class ResamplingSettings(DocumentPart, frozen=True):
     """How intervals were made."""
 
     level: Annotated[float, Meta(gt=0, lt=1)]
-    resamples: NotNegative
-    seed: NotNegative
+    resamples: NonNegativeInt
+    seed: NonNegativeInt
 
 
-class ExaminationDocument(Part, frozen=True):
+class ExaminationDocument(DocumentPart, frozen=True):
     """What can be seen without labels. It is the model's own perception, not a measurement on
     people. Rates lie in [0, 1].
 
@@ -316,7 +316,7 @@ def small_copy(image: Image) -> Image:
 
 
 @dataclass(frozen=True, repr=False)
-class Examination(Written):
+class Examination(JsonDocument):
     """What can be seen of a classifier without labels: its own perception, no measurement.
 
     `FairTPTClassifier.examine` makes it.

@@ -24,12 +24,12 @@ from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
-from fair_tta.images._batches import in_turn
+from fair_tta.images._batches import load_batches
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._fitting import compare
-from fair_tta.methods._registry import Adapters, find_adapter
+from fair_tta.methods._fitting import warn_if_other_model
+from fair_tta.methods._registry import Adapters, resolve_adapter
 from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._calibration import mean
@@ -109,7 +109,7 @@ def examine_predictions(
     associations: Associations,
     adapters: Mapping[str, Adapter],
     answers: Iterable[Sequence[Prediction]],
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     provenance: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> doc.ExaminationDocument:
@@ -135,19 +135,21 @@ def examine_predictions(
     few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
     odds, attributes = {}, {}
     for attribute, w in scores.sensitive_zero_shot.items():
-        odds[attribute] = pseudo_odds(codes, target, w, how)
+        odds[attribute] = pseudo_odds(codes, target, w, bootstrap)
         groups = np.einsum("ns,ny->sy", w, target)
         table = associations.to_dict()[attribute]
-        entropy = average_sensitive_indifference(probabilities=w, interval=how.level)
+        entropy = average_sensitive_indifference(
+            probabilities=w, interval=bootstrap.level
+        )
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         attributes[attribute] = doc.PerceivedAttribute(
-            {v: mean(w[:, k], how.level) for k, v in enumerate(table)},
+            {v: mean(w[:, k], bootstrap.level) for k, v in enumerate(table)},
             entropy,
-            mean(w.max(1), how.level),
+            mean(w.max(1), bootstrap.level),
             None if np.isnan(explained) else explained,
             table,
             odds[attribute].runs[0],
-            group_labels(groups / n, list(table), targets, how.level),
+            group_labels(groups / n, list(table), targets, bootstrap.level),
         )
         rare = [
             f"{y} / {s} ({groups[k, c]:.1f})"
@@ -164,16 +166,16 @@ def examine_predictions(
         pseudo_eod = {}
         for attribute, of in odds.items():
             change = of.changes[run - 1]
-            needed = gap_labels(change.value, changed / n, how.level)
+            needed = gap_labels(change.value, changed / n, bootstrap.level)
             pseudo_eod[attribute] = doc.PseudoChange(of.runs[run], change, needed)
         examined.append(
             doc.ExaminedAdapter(
                 name,
                 convert(describe_adapter(adapter), AdapterFields),
                 changed,
-                Estimate(changed / n, n, *wilson(changed, n, how.level)),
+                Estimate(changed / n, n, *wilson(changed, n, bootstrap.level)),
                 pseudo_eod,
-                change_labels(changed, n, how.level),
+                change_labels(changed, n, bootstrap.level),
                 dict(warned[run]),
             )
         )
@@ -181,7 +183,7 @@ def examine_predictions(
         "fair-tta/examination/1",
         n,
         targets,
-        doc.ResamplingSettings(how.level, how.resamples, how.seed),
+        doc.ResamplingSettings(bootstrap.level, bootstrap.resamples, bootstrap.seed),
         attributes,
         tuple(examined),
         {a: _ranking(examined, a) for a in attributes},
@@ -221,12 +223,12 @@ def examine_classifier(
             argument="images",
         )
     images = checked_images(images)
-    compare(images, classifier._task)
+    warn_if_other_model(images, classifier._task)
     bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
         number = count()
-        for batch in in_turn(images, classifier._load, classifier._batch_size):
+        for batch in load_batches(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
             found = _predictions(
@@ -265,11 +267,11 @@ def examine_answers(
             yield predictions
 
     origin = classifier_provenance(classifier) | dict(provenance or {})
-    how = read_interval(interval)
+    bootstrap = read_interval(interval)
     with classifier._current.borrow() as task:
         associations = Associations._of(task)
     document = examine_predictions(
-        associations, adapters, passing(), how, origin, notes
+        associations, adapters, passing(), bootstrap, origin, notes
     )
     return Examination(document, changed.images(classifier._load))
 
@@ -277,8 +279,8 @@ def examine_answers(
 def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
     """Adapters by name; that of the class if none is given."""
     if isinstance(adapters, Mapping):
-        return {name: find_adapter(adapter) for name, adapter in adapters.items()}
-    several = [find_adapter(adapter) for adapter in adapters or ()]
+        return {name: resolve_adapter(adapter) for name, adapter in adapters.items()}
+    several = [resolve_adapter(adapter) for adapter in adapters or ()]
     found = {type(adapter).__name__: adapter for adapter in several}
     if len(found) < len(several):
         raise FairTTAError(

@@ -103,7 +103,7 @@ def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdi
     Intervals of metrics allow for all methods compared, those of groups for all groups.
     """
     changes = comparison.adjusted.by_name()
-    small_groups = few_images(document)
+    small_groups = images_of_small_groups(document)
     falling = [group for group in comparison.groups if group.target and _falls(group)]
     falling.sort(key=lambda group: group.judged.value or 0.0)
     metrics = {run.name: run.metrics.by_name() for run in document.runs}
@@ -131,7 +131,7 @@ def _falls(group: doc.ComparedGroup) -> bool:
     return direction(group.judged.low, group.judged.high) < 0
 
 
-def few_images(document: doc.AuditDocument) -> dict[str, int]:
+def images_of_small_groups(document: doc.AuditDocument) -> dict[str, int]:
     """Return the images of each class in each group that has some, but too few."""
     return {
         label(cell.target, *group.sensitive.values()): cell.images
@@ -141,7 +141,7 @@ def few_images(document: doc.AuditDocument) -> dict[str, int]:
     }
 
 
-def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
+def recommended_comparison(document: doc.AuditDocument) -> doc.Comparison | None:
     """Return the method with the lowest typical gap among those whose verdict is green."""
     green = [c for c in document.comparisons if verdict_on(document, c).is_shown]
     return min(
@@ -149,7 +149,7 @@ def recommended(document: doc.AuditDocument) -> doc.Comparison | None:
     )
 
 
-def not_measurable(document: doc.AuditDocument) -> list[str]:
+def label_cautions(document: doc.AuditDocument) -> list[str]:
     """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
     few images or none."""
     run = document.runs[0]
@@ -157,7 +157,7 @@ def not_measurable(document: doc.AuditDocument) -> list[str]:
     confusion = np.array(
         [group.confusion for group in run.groups]
     )  # group, true, answer
-    few = [f"{name} ({n})" for name, n in few_images(document).items()]
+    few = [f"{name} ({n})" for name, n in images_of_small_groups(document).items()]
     signs = (
         [f"Not measurable with these images: few images of {listed(few)}."]
         if few
@@ -175,7 +175,7 @@ def not_measurable(document: doc.AuditDocument) -> list[str]:
     return signs
 
 
-SHORT = {
+METRIC_ALIASES = {
     "wga": "worst_group_accuracy",
     "eod": "equalized_odds_difference",
     "equalized_odds": "equalized_odds_difference",
@@ -207,11 +207,11 @@ def read_thresholds(
                 f"{100 * points:g} if {points} is a share, or '{points} %' if it is not."
             )
         written = re.sub("[ -]+", "_", parts[1].lower())
-        metric = SHORT.get(written, written)
+        metric = METRIC_ALIASES.get(written, written)
         if metric not in METRICS:
+            allowed = ", ".join([*METRICS, *METRIC_ALIASES])
             raise FairTTAError(
-                f"the metric of a threshold should be one of {', '.join([*METRICS, *SHORT])} "
-                f"(got {parts[1]!r})."
+                f"the metric of a threshold should be one of {allowed} (got {parts[1]!r})."
             )
         if run not in runs:
             raise FairTTAError(
@@ -221,15 +221,19 @@ def read_thresholds(
     return found
 
 
-def figure_of(threshold: doc.Threshold, document: doc.AuditDocument) -> Estimate | None:
+def judged_estimate(
+    threshold: doc.Threshold, document: doc.AuditDocument
+) -> Estimate | None:
     """What is judged, None if it was not recorded."""
     runs = {run.name: run.metrics.by_name() for run in document.runs}
     return runs.get(threshold.run, {}).get(threshold.metric)
 
 
-def judge(threshold: doc.Threshold, document: doc.AuditDocument) -> doc.Threshold:
+def judge_threshold(
+    threshold: doc.Threshold, document: doc.AuditDocument
+) -> doc.Threshold:
     """The threshold with its outcome: it fails if the whole interval lies beyond it."""
-    figure, limit = figure_of(threshold, document), threshold.points / 100
+    figure, limit = judged_estimate(threshold, document), threshold.points / 100
     if figure is None or figure.low is None or figure.high is None:
         return replace(threshold, outcome="not judged")
     ends = (figure.low, figure.high)

@@ -1,63 +1,37 @@
-"""How audits are made: measure a run, of answers or of a classifier; put runs side by side."""
+"""Measure the answers of one run: `fair_tta.audit`."""
 
 from __future__ import annotations
 
 import json
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from hashlib import sha256
-from itertools import islice
-from time import perf_counter
 from typing import Any
 
-from msgspec import structs
-
-from fair_tta._identity import (
-    ORIGIN,
-    classifier_provenance,
-    describe,
-    describe_adapter,
-    environment,
-)
+from fair_tta._identity import ORIGIN, describe, describe_adapter, environment
 from fair_tta._spelling import likely_labels
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._run import (
-    HarmSets,
-    against,
-    corrected_differences,
-    figures_of_run,
-    parse_harmful,
-)
-from fair_tta.classifier import checked_images
+from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
 from fair_tta.errors import (
     FairTTAError,
     SmallGroupWarning,
     UnknownAnswerWarning,
     check_number,
 )
-from fair_tta.images._load import image_bar, is_single_image
-from fair_tta.images._stored import Features
-from fair_tta.images._vision import image_digest
-from fair_tta.methods._registry import AnyAdapter
 from fair_tta.metrics._answer_table import (
     NO_CLASS,
-    ONE_ATTRIBUTE,
     AnswerTable,
     Column,
     Sensitive,
     Values,
-    are_equal,
     check_clusters,
     check_twins,
     distinct_names,
-    join_clusters,
     read_answer_table,
     read_column,
-    read_sensitive,
 )
 from fair_tta.metrics._estimates import (
     SMALL,
@@ -68,15 +42,11 @@ from fair_tta.metrics._estimates import (
     warn_small,
 )
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics.intervals._bootstrap import (
-    DEFAULT,
-    Bootstrap,
-    Interval,
-    read_interval,
-)
-from fair_tta.prediction import Prediction, Predictions
+from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval, read_interval
+from fair_tta.prediction import Predictions
 
-_MOST_UNKNOWN = 20  # different answers that are no class, named in a document
+# Different answers that are no class, named in a document, which has a constant size.
+_MAX_UNKNOWN_ANSWERS = 20
 
 
 def audit(
@@ -123,105 +93,129 @@ def audit(
     Example:
         >>> y_true = ["cat", "dog"] * 100
         >>> y_pred = ["cat"] * 100 + ["cat", "dog"] * 50
-        >>> found = audit(y_true, y_pred, ["indoors"] * 100 + ["outdoors"] * 100)
-        >>> found.estimate("worst_group_accuracy").value
+        >>> measured = audit(y_true, y_pred, ["indoors"] * 100 + ["outdoors"] * 100)
+        >>> measured.estimate("worst_group_accuracy").value
         0.0
     """
     if seconds is not None:
-        check_number(
-            "seconds", seconds, "be a number from 0 on", lambda x: 0 <= x < float("inf")
-        )
-    how = read_interval(interval)
+        check_number("seconds", seconds, "be a number >= 0", _is_duration)
+    bootstrap = read_interval(interval)
     if sensitive is None:
         raise FairTTAError(
             "`sensitive` should have a value per image, or be {attribute: values} (got None).",
             argument="sensitive",
         )
     truth = read_column("y_true", y_true)
+
+    # `Predictions` know their method, their classes and their scores.
     if isinstance(y_pred, Predictions):
         _check_complete(y_pred)
-        scores = Scores.from_predictions(y_pred) if scores is None else scores
-        adapter = y_pred._adapter if adapter is None else adapter
-        name = type(adapter).__name__ if name is None and adapter is not None else name
+        if scores is None:
+            scores = Scores.from_predictions(y_pred)
+        if adapter is None:
+            adapter = y_pred._adapter
+        if name is None and adapter is not None:
+            name = type(adapter).__name__
         if targets is None and set(truth) <= set(y_pred._targets):
             targets = y_pred._targets
         y_pred = y_pred.labels
-    name = "predictions" if name is None else name
-    answers = read_column("y_pred", y_pred)
-    answers, targets, unknown = _known_answers(truth, answers, targets)
-    columns = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
-    n, names = len(columns.truth), tuple(map(str, columns.targets))
-    classes = tuple(name for name in names if name != NO_CLASS)
+
+    # One table of numbers; from here on, names of classes and values are text.
+    answers, targets, no_class = _mark_unknown_answers(
+        truth, read_column("y_pred", y_pred), targets
+    )
+    table = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
+    n = len(table.truth)
     attributes = {
-        attribute: tuple(map(str, of)) for attribute, of in columns.values.items()
+        attribute: tuple(str(value) for value in attribute_values)
+        for attribute, attribute_values in table.values.items()
     }
-    checked = (scores or Scores())._checked(n)
-    columns = replace(columns, targets=names, values={**attributes}, scores=(checked,))
-    data_hash = _data_hash(
-        columns
-    )  # of what was passed, whether images are known or not
+    table = replace(
+        table,
+        targets=tuple(str(target) for target in table.targets),
+        values={**attributes},
+        scores=((scores or Scores())._checked(n),),
+    )
+    data_hash = _data_hash(table)  # the same with and without `digests`
     if digests is None:
-        check_clusters(columns.clusters)
-    else:  # images were classified: what is known of them is reported, if without intervals
-        columns = columns.with_contents(digests)
-    sets = parse_harmful(harmful, classes)
-    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
-    for sentence in _only_one_group(columns):
+        check_clusters(table.clusters)
+    else:
+        # With digests, too few different images mean figures without intervals, no error: the
+        # caller has classified them already.
+        table = table.with_contents(digests)
+
+    classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
+    harm_sets = parse_harmful(harmful, classes)
+    warn_small(table.sizes(Over.TARGET_AND_SENSITIVE))
+    for sentence in _single_group_warnings(table):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
     run = figures_of_run(
-        columns,
-        how,
-        name=name,
-        adapter=None
-        if adapter is None
-        else doc.AdapterFields(**describe_adapter(adapter)),
+        table,
+        bootstrap,
+        name="predictions" if name is None else name,
+        adapter=_describe_method(adapter),
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
-        harmful=sets,
-        no_class=unknown,
+        harmful=harm_sets,
+        no_class=no_class,
     )
-    about_unknown = _about_unknown_answers([run], n)
-    for sentence in about_unknown:
+    unknown_answers = unknown_answer_warnings([run], n)
+    for sentence in unknown_answers:
         warnings.warn(sentence, UnknownAnswerWarning, stacklevel=2)
+
+    data = doc.DataFields(
+        n,
+        data_hash,
+        classes,
+        attributes,
+        harm_sets,
+        clusters=table.cluster_count,
+        different_images=table.different_images,
+    )
+    settings = doc.IntervalSettings(
+        bootstrap.level,
+        bootstrap.resamples,
+        bootstrap.seed,
+        read_over("strata", bootstrap.strata),
+        SMALL,
+    )
+    unknown_origin = dict.fromkeys(ORIGIN)
     document = doc.AuditDocument(
         schema=doc.SCHEMA_ID,
-        data=doc.DataFields(
-            n,
-            data_hash,
-            classes,
-            attributes,
-            sets,
-            clusters=columns.cluster_count,
-            different_images=columns.different_images,
-        ),
-        settings=doc.IntervalSettings(
-            how.level, how.resamples, how.seed, read_over("strata", how.strata), SMALL
-        ),
+        data=data,
+        settings=settings,
         runs=(run,),
         comparisons=(),
-        provenance=environment()
-        | dict.fromkeys(ORIGIN)
-        | describe(dict(provenance or {})),
-        warnings=(*about_unknown, *_warnings(columns)),
+        provenance=environment() | unknown_origin | describe(dict(provenance or {})),
+        warnings=(*unknown_answers, *table_warnings(table)),
     )
-    return Audit(document, columns)
+    return Audit(document, table)
+
+
+def _is_duration(seconds: float) -> bool:
+    return 0 <= seconds < float("inf")
+
+
+def _describe_method(adapter: Any) -> doc.AdapterFields | None:
+    """Return the method as it is written down, None if it is not known."""
+    return None if adapter is None else doc.AdapterFields(**describe_adapter(adapter))
 
 
 def _check_complete(predictions: Predictions) -> None:
     """Raise if the answer of an image is missing."""
-    missing = [place for place, label in enumerate(predictions.labels) if label is None]
+    missing = [index for index, label in enumerate(predictions.labels) if label is None]
     if missing:
         raise FairTTAError(
             f"`y_pred` should have an answer for each image (got none for {len(missing)}, the "
-            f"first at place {missing[0]}, which could not be read): leave these rows out of all "
+            f"first at index {missing[0]}, which could not be read): leave these rows out of all "
             "columns.",
             argument="y_pred",
         )
 
 
-def _known_answers(
+def _mark_unknown_answers(
     truth: list[Hashable], answers: list[Hashable], targets: Sequence[Hashable] | None
 ) -> tuple[list[Hashable], Sequence[Hashable] | None, doc.UnknownAnswers | None]:
-    """Return answers and classes with `NO_CLASS` for answers that are no class, and which they are.
+    """Return answers and classes with `NO_CLASS` for answers that are no class, and their counts.
 
     Raises:
         FairTTAError: no answer is one of the classes.
@@ -232,21 +226,25 @@ def _known_answers(
     if not counts or not classes:
         return answers, targets, None
     if counts.total() == len(answers):
-        meant = likely_labels([*map(str, counts)], [*map(str, classes)])
-        translate = f"translate them, such as by {meant}, or " if meant else ""
+        meant = likely_labels(
+            [str(answer) for answer in counts], [str(c) for c in classes]
+        )
+        hint = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
-            f"`y_pred` should be among the classes, {listed([*map(repr, classes)])}, but no answer "
-            f"is (got {_listed_counts(counts)}): {translate}name all classes with `targets`.",
+            f"`y_pred` should be among the classes, {listed([repr(c) for c in classes])}, but no "
+            f"answer is (got {_listed_counts(counts)}): {hint}name all classes with `targets`.",
             argument="y_pred",
         )
     check_twins("`y_pred` and targets", [*classes, *counts])
-    most_frequent = {str(answer): n for answer, n in counts.most_common(_MOST_UNKNOWN)}
+    most_frequent = {
+        str(answer): n for answer, n in counts.most_common(_MAX_UNKNOWN_ANSWERS)
+    }
+    marked = [answer if answer in known else NO_CLASS for answer in answers]
     unknown = doc.UnknownAnswers(counts.total(), most_frequent)
-    answers = [answer if answer in known else NO_CLASS for answer in answers]
-    return answers, [*classes, NO_CLASS], unknown
+    return marked, [*classes, NO_CLASS], unknown
 
 
-def _about_unknown_answers(
+def unknown_answer_warnings(
     runs: Iterable[doc.RunFigures], images: int
 ) -> tuple[str, ...]:
     """Return a sentence for each run that has answers that are no class."""
@@ -259,356 +257,45 @@ def _about_unknown_answers(
 
 
 def _listed_counts(counts: Mapping[Any, int]) -> str:
-    """Return names for a message with how often they came, the most frequent first."""
+    """Return names for a message with their counts, the most frequent first."""
     by_frequency = sorted(counts, key=lambda name: -counts[name])
     return listed([f"{name!r} ({counts[name]})" for name in by_frequency])
 
 
-def compare(audits: Iterable[Audit]) -> Audit:
-    """Put runs on the same images side by side; the first is what the others are compared with.
-
-    Differences have paired intervals: each image counts with the answers of both runs.
-    """
-    audits = list(audits)
-    if not audits:
-        raise FairTTAError(
-            "`audits` should be a list of audits (got none).", argument="audits"
-        )
-    columns = [a._need_columns("compare") for a in audits]
-    document = audits[0].document
-    made = document.settings
-    for other in audits:
-        _check_same_data(document.data, other.document.data)
-        _check_same(
-            "settings", made, other.document.settings, "pass the same `interval`"
-        )
-    # A run of answers alone does not know which images are the same; one of a classifier does.
-    contents = (
-        of_audit.contents for of_audit in columns if of_audit.contents is not None
-    )
-    together = replace(
-        columns[0],
-        # the longest has `NO_CLASS` at its end, if a run has such answers
-        targets=max((of_audit.targets for of_audit in columns), key=len),
-        answers=tuple(answers for of_audit in columns for answers in of_audit.answers),
-        scores=tuple(scores for of_audit in columns for scores in of_audit.scores),
-        clusters=reduce(join_clusters, (of_audit.clusters for of_audit in columns)),
-        contents=next(contents, None),
-        image_hashes=_image_hashes(audits),
-    )
-    how = Bootstrap(made.resamples, made.seed, made.level, made.strata)
-    runs: list[doc.RunFigures] = []
-    for other in audits:
-        origin = _origin(other.document)
-        same = origin == _origin(document)
-        runs += [
-            run if same or run.provenance else structs.replace(run, provenance=origin)
-            for run in _runs_among(together, other, how)
-        ]
-    names = [run.name for run in runs]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise FairTTAError(
-            f"runs should have distinct names ({twice} came twice): pass `name`."
-        )
-    corrected = corrected_differences(together, how)
-    comparisons = [
-        against(
-            together,
-            i,
-            how,
-            names=(names[0], names[i]),
-            harmful=document.data.harmful,
-            corrected=corrected,
-        )
-        for i in range(1, len(names))
-    ]
-    data = structs.replace(
-        document.data,
-        clusters=together.cluster_count,
-        different_images=together.different_images,
-    )
-    document = structs.replace(
-        document,
-        data=data,
-        runs=tuple(runs),
-        comparisons=tuple(comparisons),
-        warnings=(*_about_unknown_answers(runs, document.data.n), *_warnings(together)),
-    )
-    return Audit(document, together)
-
-
-def _runs_among(
-    together: AnswerTable, measured: Audit, how: Bootstrap
-) -> Sequence[doc.RunFigures]:
-    """Return the runs of an audit, measured again if more is known now of its images."""
-    columns, document = measured._need_columns("compare"), measured.document
-    all_differ = together.image_count == together.n
-    knows_images = all_differ or are_equal(columns.contents, together.contents)
-    if knows_images and are_equal(columns.clusters, together.clusters):
-        return document.runs
-    runs = []
-    for place, run in enumerate(document.runs):
-        answers = replace(
-            columns,
-            answers=(columns.answers[place],),
-            scores=(columns.scores[place],),
-            clusters=together.clusters,
-            contents=together.contents,
-        )
-        figures = figures_of_run(
-            answers,
-            how,
-            name=run.name,
-            adapter=run.adapter,
-            cost=run.cost,
-            harmful=document.data.harmful,
-            no_class=run.no_class,
-        )
-        runs.append(structs.replace(figures, provenance=run.provenance))
-    return runs
-
-
-def _warnings(columns: AnswerTable) -> tuple[str, ...]:
-    """Return what a reader of the figures must know about the images."""
-    sentences = list(small_groups(columns.sizes(Over.TARGET_AND_SENSITIVE)))
-    sentences += _only_one_group(columns)
-    different = columns.different_images
-    if different is not None and different < columns.n:
-        rows = f"These {columns.n:,} rows are {different:,} different images"
+def table_warnings(table: AnswerTable) -> tuple[str, ...]:
+    """Return the sentences about its images that a reader of the figures must know."""
+    sentences = list(small_groups(table.sizes(Over.TARGET_AND_SENSITIVE)))
+    sentences += _single_group_warnings(table)
+    different = table.different_images
+    if different is not None and different < table.n:
+        rows = f"These {table.n:,} rows are {different:,} different images"
         sentences.append(f"{rows}: those of the same image count as one cluster.")
-    if columns.few_clusters:
-        clusters = f"{columns.cluster_count} {columns.cluster_noun}"
+    if table.few_clusters:
+        clusters = f"{table.cluster_count} {table.cluster_noun}"
         sentences.append(
             f"No figure has an interval: {clusters} show nothing about others."
         )
     return tuple(sentences)
 
 
-def _only_one_group(columns: AnswerTable) -> list[str]:
+def _single_group_warnings(table: AnswerTable) -> list[str]:
     """Return a sentence if there are no two groups to compare."""
-    present = [name for name, n in columns.sizes(Over.SENSITIVE).items() if n]
-    if len(present) != 1:
+    groups = [name for name, n in table.sizes(Over.SENSITIVE).items() if n]
+    if len(groups) != 1:
         return []
     return [
-        f"Only one group has images, {present[0]}: no gap between groups can be measured."
+        f"Only one group has images, {groups[0]}: no gap between groups can be measured."
     ]
 
 
-def _check_same_data(first: doc.DataFields, other: doc.DataFields) -> None:
-    """Raise an error unless both audits are of the same rows; one may know more of its images."""
-    if first.hash == other.hash:
-        other = structs.replace(
-            other,
-            clusters=first.clusters,
-            different_images=first.different_images,
-        )
-    _check_same("data", first, other, "audit the same images in the same way")
-
-
-def _image_hashes(audits: Iterable[Audit]) -> dict[str, str]:
-    """Return the hashes of the images that some of the audits know.
-
-    Raises:
-        FairTTAError: two audits are of other images, or of the same in another order.
-    """
-    hashes: dict[str, str] = {}
-    run_by_source: dict[str, str] = {}
-    for measured in audits:
-        run = measured.runs[0]
-        for source, in_order in measured._need_columns("compare").image_hashes.items():
-            first = run_by_source.setdefault(source, run)
-            if hashes.setdefault(source, in_order) != in_order:
-                raise FairTTAError(
-                    "`audits` should be of the same images in the same order, but the images of "
-                    f"{first!r} and {run!r} differ: pass the same images, with their labels, in "
-                    "one order to each audit.",
-                    argument="audits",
-                )
-    return hashes
-
-
-def _check_same(part: str, first: doc.Part, other: doc.Part, hint: str) -> None:
-    differ = [k for k, v in structs.asdict(first).items() if getattr(other, k) != v]
-    if differ:
-        raise FairTTAError(
-            f"`audits` should agree in {part}, but {', '.join(differ)} differ: {hint}.",
-            argument="audits",
-        )
-
-
-def _origin(document: doc.AuditDocument) -> doc.RunOrigin:
-    return doc.RunOrigin(**{key: document.provenance[key] for key in ORIGIN})
-
-
-def _data_hash(columns: AnswerTable) -> str:
-    """Of labels, sensitive values and clusters, in order."""
-    groups = columns.groups
-    parts = {
-        "labels": columns.names(columns.truth),
-        "attributes": list(columns.values),
-        "groups": [groups[i] for i in columns.group],
+def _data_hash(table: AnswerTable) -> str:
+    """Return the hash of labels, sensitive values and clusters, in order."""
+    groups = table.groups
+    columns = {
+        "labels": table.names(table.truth),
+        "attributes": list(table.values),
+        "groups": [groups[index] for index in table.group],
     }
-    if columns.clusters is not None:
-        parts["clusters"] = columns.clusters.tolist()
-    return "sha256:" + sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def lacks_values(adapter: Any) -> bool:
-    """Whether a method needs the true attribute values of each image and does not have them."""
-    return adapter.needs.values and adapter.known is None
-
-
-def predict_knowing(
-    classifier: Any,
-    adapter: Any,
-    images: Iterable[Any],
-    columns: Mapping[str, list[Hashable]],
-    digests: list[str],
-    *,
-    progress: bool = False,
-) -> Iterator[Prediction]:
-    """Predictions in the order of the images, each by the method for its own values.
-
-    `columns` are the sensitive values by attribute, in the classifier's words. The digest of each
-    image is added to `digests`.
-    """
-    attributes = classifier.sensitive
-    for attribute, names in attributes.items():
-        values = dict.fromkeys(columns.get(attribute, ()))
-        unknown = [repr(value) for value in values if value not in names]
-        if attribute not in columns or unknown:
-            raise FairTTAError(
-                f"{type(adapter).__name__} has to know the true values: `sensitive` should have "
-                f"{attribute!r} with values among {list(names)} (got "
-                f"{', '.join(unknown[:5]) or list(columns)})."
-            )
-    rows = list(zip(*(columns[attribute] for attribute in attributes), strict=True))
-    methods = {
-        known: classifier.with_adapter(adapter.knowing(*known)) for known in set(rows)
-    }
-    stream, values_of, bar = iter(images), iter(rows), image_bar(images, progress)
-    while batch := list(islice(stream, classifier._batch_size)):
-        loaded = _with_digests(map(classifier._load, batch), digests)
-        features = classifier.encode(loaded, with_views=adapter.needs.views)
-        own = list(islice(values_of, len(batch)))
-        if len(own) < len(batch):
-            raise FairTTAError(
-                "`labels` should be as many as images (got fewer).", argument="labels"
-            )
-        answers: dict[int, Prediction] = {}
-        for known in set(own):
-            places = [place for place, value in enumerate(own) if value == known]
-            found = methods[known]._predict_encoded(features[places])
-            answers.update(zip(places, found, strict=True))
-        bar.update(len(batch))
-        yield from (answers[place] for place in range(len(batch)))
-    bar.close()
-
-
-def _with_digests(loaded: Iterable[Any], digests: list[str]) -> Iterator[Any]:
-    """Yield loaded images, and add the digest of each to `digests`."""
-    for image in loaded:
-        digests.append(image_digest(image))
-        yield image
-
-
-def audit_classifier(
-    classifier: Any,
-    images: Any,
-    labels: Column,
-    sensitive: Sensitive,
-    *,
-    adapter: AnyAdapter | None = None,
-    name: str | None = None,
-    rename: Mapping[Any, str] | None = None,
-    harmful: HarmSets | None = None,
-    clusters: Column | None = None,
-    progress: bool = False,
-    interval: Interval = DEFAULT,
-) -> Audit:
-    """See `FairTPTClassifier.audit`."""
-    if is_single_image(images):
-        raise FairTTAError(
-            "`images` should be several images, one per label.", argument="images"
-        )
-    renamed, targets = rename or {}, classifier.targets
-    truth = [renamed.get(label, label) for label in read_column("labels", labels)]
-    unknown = sorted({repr(label) for label in truth if label not in targets})
-    if unknown:
-        raise FairTTAError(
-            f"`labels` should be the classifier's targets, {list(targets)} (got "
-            f"{', '.join(unknown[:5])}): pass `rename={{your label: target}}`.",
-            argument="labels",
-        )
-
-    def check(n: int) -> None:
-        if n != len(truth):
-            raise FairTTAError(
-                f"`labels` should be as many as images, {n} (got {len(truth)}).",
-                argument="labels",
-            )
-
-    if hasattr(images, "__len__"):
-        check(len(images))
-    columns, known = read_sensitive(sensitive, len(truth)), classifier.sensitive
-    if (
-        list(columns) == [ONE_ATTRIBUTE] and len(known) == 1
-    ):  # both have one, which is meant
-        columns = {next(iter(known)): columns[ONE_ATTRIBUTE]}
-    start = perf_counter()
-    stream: Iterable[Prediction]
-    digests: list[str] = []
-    digests_of = _digests_of(classifier, images)
-    if adapter is not None:
-        classifier = classifier.with_adapter(adapter)
-    method = classifier.adapter
-    if lacks_values(method):
-        method._check_fitted()
-        stream = predict_knowing(
-            classifier, method, images, columns, digests, progress=progress
-        )
-    else:
-        stream = classifier._stream(checked_images(images), progress, digests=digests)
-    predictions = list(stream)
-    seconds = perf_counter() - start
-    check(len(predictions))
-    measured = audit(
-        truth,
-        [p.label for p in predictions],
-        columns,
-        name=type(method).__name__ if name is None else name,
-        targets=targets,
-        values={
-            a: known[a]
-            for a in columns
-            if a in known and set(columns[a]) <= set(known[a])
-        },
-        scores=Scores.from_predictions(predictions),
-        seconds=seconds,
-        harmful=harmful,
-        clusters=clusters,
-        digests=digests,
-        interval=interval,
-        adapter=method,
-        provenance=classifier_provenance(classifier),
-    )
-    columns_of_run = measured._need_columns("compare")
-    (in_order,) = columns_of_run.image_hashes.values()
-    recognisable = replace(columns_of_run, image_hashes={digests_of: in_order})
-    return Audit(measured.document, recognisable)
-
-
-def _digests_of(classifier: Any, images: Any) -> str:
-    """Return what the digests of these images are of.
-
-    Features of one image differ from model to model, with the views and with the precision, and so
-    do their digests: those of other features say nothing about the images.
-    """
-    if not isinstance(images, Features):
-        return "images"
-    model = classifier_provenance(classifier)["model"]
-    identity = sha256(
-        json.dumps(model, sort_keys=True, default=str).encode()
-    ).hexdigest()
-    return f"{images!r} of model {identity[:8]}"
+    if table.clusters is not None:
+        columns["clusters"] = table.clusters.tolist()
+    return "sha256:" + sha256(json.dumps(columns).encode()).hexdigest()

@@ -10,9 +10,10 @@ from msgspec import structs
 from PIL.Image import Image
 
 from fair_tta.auditing._audit import Audit
+from fair_tta.auditing._classify import audit_classifier
+from fair_tta.auditing._compare import compare
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import not_measurable, recommended, verdict_on
-from fair_tta.auditing._measure import audit_classifier, compare
+from fair_tta.auditing._judge import label_cautions, recommended_comparison, verdict_on
 from fair_tta.classifier import FairTPTClassifier, checked_images
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import Features
@@ -20,7 +21,7 @@ from fair_tta.images._vision import image_digest
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
-from fair_tta.methods._fitting import encoded
+from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.metrics._answer_table import (
     Column,
@@ -29,7 +30,7 @@ from fair_tta.metrics._answer_table import (
     read_answer_table,
 )
 
-CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
+DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
 
 
@@ -93,7 +94,9 @@ def mitigate_classifier(
             yield image
 
     # No image is answered by a fit that has seen it
-    features = [batch.cpu() for batch in encoded(classifier, loaded(), progress)]
+    features = [
+        batch.cpu() for batch in encode_in_batches(classifier, loaded(), progress)
+    ]
     methods = cross_fit(classifier, candidates(), features, digests)
     audits = [
         audit_classifier(
@@ -118,13 +121,13 @@ def mitigate_classifier(
     audit = replace(audit, document=structs.replace(audit.document, warnings=warnings))
 
     mitigation = choose_method(classifier, audit, methods)
-    reason = " ".join([*not_measurable(audit.document), mitigation.reason])
+    reason = " ".join([*label_cautions(audit.document), mitigation.reason])
     return replace(mitigation, reason=reason)
 
 
 def candidates() -> dict[str, Adapter]:
     """Return new methods for labels to choose from, by their names."""
-    return parse_adapters(CANDIDATES)
+    return parse_adapters(DEFAULT_CANDIDATES)
 
 
 def choose_method(
@@ -148,7 +151,7 @@ def choose_method(
 
 def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """Return the method that labels choose, None if there is none, and why, in a sentence."""
-    comparison = recommended(document)
+    comparison = recommended_comparison(document)
     if comparison is None:
         objections = [
             f"{each.run} {verdict_on(document, each).objection}"

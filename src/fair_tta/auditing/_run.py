@@ -29,7 +29,7 @@ HarmSets = Mapping[str, Sequence[Hashable]] | Sequence[Hashable]
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MOST_WARNINGS = 20  # different warnings of a run
 
-F = TypeVar("F", bound=doc.Part)
+F = TypeVar("F", bound=doc.DocumentPart)
 
 _SAME = 1e-3  # beliefs of one model on the same images, up to rounding
 
@@ -92,7 +92,7 @@ def _harm(
 
 
 def _perceived(
-    table: AnswerTable, how: Bootstrap, after: int | None = None
+    table: AnswerTable, bootstrap: Bootstrap, after: int | None = None
 ) -> dict[str, Any] | None:
     """Return pseudo-EOD and EOD by attribute of the model, or how they change.
 
@@ -117,10 +117,10 @@ def _perceived(
 
     odds_by_attribute: dict[str, Any] = {}
     for attribute, values in sensitive.items():
-        odds = pseudo_odds(answers, target, values, how, clusters=table.clusters)
+        odds = pseudo_odds(answers, target, values, bootstrap, clusters=table.clusters)
         eod = None
         if attribute in table.values:
-            eod = _odds_by_labels(_by_attribute(table, attribute), how, after)
+            eod = _odds_by_labels(_by_attribute(table, attribute), bootstrap, after)
         if after is None:
             odds_by_attribute[attribute] = doc.PerceivedOdds(odds.runs[0], eod)
         else:
@@ -128,11 +128,13 @@ def _perceived(
     return odds_by_attribute
 
 
-def _odds_by_labels(table: AnswerTable, how: Bootstrap, after: int | None) -> Estimate:
+def _odds_by_labels(
+    table: AnswerTable, bootstrap: Bootstrap, after: int | None
+) -> Estimate:
     """Return EOD of the first run, or how it changes to that of another."""
     if after is None:
-        return definitions.EQUALIZED_ODDS.estimate(table, 0, how)
-    return definitions.EQUALIZED_ODDS.difference(table, 0, after, how)
+        return definitions.EQUALIZED_ODDS.estimate(table, 0, bootstrap)
+    return definitions.EQUALIZED_ODDS.difference(table, 0, after, bootstrap)
 
 
 def _by_attribute(table: AnswerTable, attribute: str) -> AnswerTable:
@@ -165,7 +167,7 @@ def without_intervals(part: Any, reason: str) -> Any:
             return part
         reasons = reason if part.reason is None else f"{reason}; {part.reason}"
         return structs.replace(part, low=None, high=None, reason=reasons)
-    if isinstance(part, doc.Part):
+    if isinstance(part, doc.DocumentPart):
         fields = structs.asdict(part)
         return structs.replace(part, **without_intervals(fields, reason))
     if isinstance(part, Mapping):
@@ -183,7 +185,7 @@ def _withheld_if_few(figures: F, table: AnswerTable) -> F:
 
 def figures_of_run(
     table: AnswerTable,
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     *,
     name: str,
     adapter: doc.AdapterFields | None,
@@ -197,14 +199,14 @@ def figures_of_run(
     zero_shot_scores = None
     if scores.entropy_zero_shot is not None:
         zero_shot_scores = doc.ZeroShotScores(
-            mean_of(table, 1 - scores.entropy_zero_shot, how.level),
-            _indifference(table, scores.sensitive_entropy_zero_shot, how),
+            mean_of(table, 1 - scores.entropy_zero_shot, bootstrap.level),
+            _indifference(table, scores.sensitive_entropy_zero_shot, bootstrap),
         )
 
     # A warning that comes several times for one image counts once.
     warned_images = Counter(text for texts in scores.warnings for text in set(texts))
     metrics = {
-        name: metric.estimate(table, 0, how)
+        name: metric.estimate(table, 0, bootstrap)
         for name, metric in definitions.METRICS.items()
     }
     has_confidence = confidence is not None and len(confidence) > 0
@@ -212,17 +214,21 @@ def figures_of_run(
         name=name,
         adapter=adapter,
         metrics=doc.RunMetrics(**metrics),
-        sensitive_indifference=_indifference(table, scores.sensitive_entropy, how),
+        sensitive_indifference=_indifference(
+            table, scores.sensitive_entropy, bootstrap
+        ),
         zero_shot_scores=zero_shot_scores,
         worst_group=doc.WorstGroups(*(_worst_group(table, over) for over in Over)),
-        classes=tuple(_classes(table, how)),
-        groups=tuple(_groups(table, how)),
+        classes=tuple(_classes(table, bootstrap)),
+        groups=tuple(_groups(table, bootstrap)),
         relative_steps=_steps(scores.relative_step),
         warnings=dict(warned_images.most_common(MOST_WARNINGS)),
         cost=cost,
         provenance=None,
-        harm=tuple(doc.HarmRate(*rate) for rate in _harm(table, harmful, how.level)),
-        perceived=_perceived(table, how),
+        harm=tuple(
+            doc.HarmRate(*rate) for rate in _harm(table, harmful, bootstrap.level)
+        ),
+        perceived=_perceived(table, bootstrap),
         median_confidence=float(np.median(confidence)) if has_confidence else None,
         no_class=no_class,
     )
@@ -235,11 +241,11 @@ def _group_values(table: AnswerTable, group: int) -> dict[str, str]:
 
 
 def _indifference(
-    table: AnswerTable, entropies: Mapping[str, Floats] | None, how: Bootstrap
+    table: AnswerTable, entropies: Mapping[str, Floats] | None, bootstrap: Bootstrap
 ) -> dict[str, Estimate]:
     """Return the mean entropy of each attribute."""
     return {
-        a: mean_of(table, entropy, how.level)
+        a: mean_of(table, entropy, bootstrap.level)
         for a, entropy in (entropies or {}).items()
     }
 
@@ -252,10 +258,10 @@ def _worst_group(table: AnswerTable, over: Over) -> doc.GroupName:
     return doc.GroupName(target, dict(zip(table.values, names, strict=True)))
 
 
-def _classes(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
+def _classes(table: AnswerTable, bootstrap: Bootstrap) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
     counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
-    gaps_by_class = gaps_of_classes(table, 0, how)
+    gaps_by_class = gaps_of_classes(table, 0, bootstrap)
     for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):
         if target == NO_CLASS:
             continue
@@ -268,9 +274,9 @@ def _classes(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GapsOfClass]:
         )
 
 
-def _groups(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
+def _groups(table: AnswerTable, bootstrap: Bootstrap) -> Iterator[doc.GroupFigures]:
     """Yield the figures of each group, in all classes and class by class."""
-    rates_by_group = rates_of_groups(table, 0, how.level)
+    rates_by_group = rates_of_groups(table, 0, bootstrap.level)
     weights = table.weights(0, Over.SENSITIVE)
     cell_images = table.different(Over.TARGET_AND_SENSITIVE).reshape(
         -1, len(table.targets)
@@ -308,8 +314,8 @@ def _groups(table: AnswerTable, how: Bootstrap) -> Iterator[doc.GroupFigures]:
             sensitive=values,
             n=n,
             correct=sum(correct),
-            accuracy=rate(sum(correct), n, how.level, name, weights[group]),
-            calibration_error=calibration_error(table, 0, how, group),
+            accuracy=rate(sum(correct), n, bootstrap.level, name, weights[group]),
+            calibration_error=calibration_error(table, 0, bootstrap, group),
             confusion=tuple(rows),
             classes=tuple(classes),
         )
@@ -327,10 +333,10 @@ def _steps(steps: Floats | None) -> doc.RelativeSteps | None:
     return doc.RelativeSteps(len(known), quantiles)
 
 
-def against(
+def compare_with_first(
     table: AnswerTable,
     after: int,
-    how: Bootstrap,
+    bootstrap: Bootstrap,
     *,
     names: tuple[str, str],
     harmful: Mapping[str, Sequence[str]],
@@ -341,32 +347,35 @@ def against(
     entropies_after = table.scores[after].sensitive_entropy or {}
     indifference = {
         attribute: mean_change(
-            table, entropies_before.get(attribute), entropy, how.level
+            table, entropies_before.get(attribute), entropy, bootstrap.level
         )
         for attribute, entropy in entropies_after.items()
     }
     differences = {
-        metric.name: metric.difference(table, 0, after, how) for metric in doc.COMPARED
+        metric.name: metric.difference(table, 0, after, bootstrap)
+        for metric in doc.COMPARED_METRICS
     }
     all_images = np.ones(len(table.truth), np.bool_)
     figures = doc.Comparison(
         *names,
         differences=doc.Differences(**differences),
         sensitive_indifference=indifference,
-        changes=_changes(table, after, all_images, how),
-        groups=tuple(_compared_groups(table, after, how)),
+        changes=_changes(table, after, all_images, bootstrap),
+        groups=tuple(_compared_groups(table, after, bootstrap)),
         harm=tuple(
             doc.HarmChange(*change)
-            for change in _harm(table, harmful, how.level, after)
+            for change in _harm(table, harmful, bootstrap.level, after)
         ),
-        perceived=_perceived(table, how, after),
+        perceived=_perceived(table, bootstrap, after),
         corrected=corrected[after - 1] if corrected else None,
         compared=len(corrected) or None,
     )
     return _withheld_if_few(figures, table)
 
 
-def corrected_differences(table: AnswerTable, how: Bootstrap) -> list[doc.Differences]:
+def corrected_differences(
+    table: AnswerTable, bootstrap: Bootstrap
+) -> list[doc.Differences]:
     """Return each run's differences from the first, at levels that allow for all of them.
 
     Empty if fewer than two runs are compared with the first.
@@ -374,7 +383,10 @@ def corrected_differences(table: AnswerTable, how: Bootstrap) -> list[doc.Differ
     comparisons = len(table.answers) - 1
     if comparisons < 2:
         return []
-    by_metric = {metric.name: metric.differences(table, how) for metric in doc.COMPARED}
+    by_metric = {
+        metric.name: metric.differences(table, bootstrap)
+        for metric in doc.COMPARED_METRICS
+    }
     corrected = []
     for i in range(comparisons):
         of_run = {name: differences[i] for name, differences in by_metric.items()}
@@ -383,7 +395,7 @@ def corrected_differences(table: AnswerTable, how: Bootstrap) -> list[doc.Differ
 
 
 def _compared_groups(
-    table: AnswerTable, after: int, how: Bootstrap
+    table: AnswerTable, after: int, bootstrap: Bootstrap
 ) -> Iterator[doc.ComparedGroup]:
     """Yield how accuracy changes in each group, then in each class of each group."""
     was_right = table.answers[0] == table.truth
@@ -392,9 +404,9 @@ def _compared_groups(
     for g, group in enumerate(table.groups):
         mask = table.group == g
         difference = share_of(
-            table, mask, how.level, label(*group), was_right, is_right
+            table, mask, bootstrap.level, label(*group), was_right, is_right
         )
-        changes = _changes(table, after, mask, how)
+        changes = _changes(table, after, mask, bootstrap)
         yield doc.ComparedGroup(None, _group_values(table, g), difference, changes)
 
     cells = [(c, g) for c in range(len(targets)) for g in range(len(table.groups))]
@@ -408,24 +420,24 @@ def _compared_groups(
     present = [cell for cell, mask in enumerate(masks) if mask.any()]
     judged = _intervals.step_down(
         len(present),
-        lambda left: (1 - how.level) / len(left),
+        lambda left: (1 - bootstrap.level) / len(left),
         lambda i, error: change_of(present[i], error),
         lambda estimate: direction(estimate.low, estimate.high),
     )
     corrected = dict(zip(present, judged, strict=True))
     for cell, (c, g) in enumerate(cells):
-        change = change_of(cell, 1 - how.level)
+        change = change_of(cell, 1 - bootstrap.level)
         yield doc.ComparedGroup(
             str(targets[c]),
             _group_values(table, g),
             change,
-            _changes(table, after, masks[cell], how),
+            _changes(table, after, masks[cell], bootstrap),
             corrected=corrected.get(cell, change),
         )
 
 
 def _changes(
-    table: AnswerTable, after: int, mask: Mask, how: Bootstrap
+    table: AnswerTable, after: int, mask: Mask, bootstrap: Bootstrap
 ) -> doc.AnswerChanges:
     """Count the answers that change among some images, and the images that a claim needs."""
     truth = table.truth[mask]
@@ -438,7 +450,7 @@ def _changes(
     lost = int((was_right & ~is_right).sum())
     won = int((~was_right & is_right).sum())
 
-    needed = _intervals.images_for_change(lost, won, n, how.level) if n else None
+    needed = _intervals.images_for_change(lost, won, n, bootstrap.level) if n else None
     if needed is not None and table.clusters is not None:
         # So many independent images, and as many more as the clusters take.
         change = (table.answers[after] == table.truth).astype(np.float64)

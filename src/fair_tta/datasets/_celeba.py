@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fair_tta.datasets._label_files import Row
+from fair_tta.datasets._label_files import LabelRow
 from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, Split
 from fair_tta.datasets._source import Source, labelled, unexpected
 from fair_tta.datasets._tasks import BenchmarkTask
@@ -102,7 +102,7 @@ def _members(base: Path) -> dict[str, str]:
     for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(
         columns
     ):
-        if isinstance(row, Row):
+        if isinstance(row, LabelRow):
             name, part = row.cells.values()
             first = members.setdefault(name, part)
             if part not in first.split(" and "):

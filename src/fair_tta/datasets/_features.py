@@ -16,13 +16,9 @@ import torch
 from safetensors import safe_open
 
 from fair_tta._io import open_file, printable
-from fair_tta.datasets._label_files import (
-    check_unpacked,
-    first_three,
-    spellings,
-    unpacked_size,
-)
-from fair_tta.datasets._labels import ID_COLUMNS
+from fair_tta.datasets._image_paths import spellings, summarize_names
+from fair_tta.datasets._label_files import check_unpacked, unpacked_size
+from fair_tta.datasets._path_columns import ID_COLUMNS
 from fair_tta.errors import DatasetError, require
 from fair_tta.images._stored import Features, ImageSource
 
@@ -50,7 +46,7 @@ class FeatureFile:
     ids: Sequence[str] | None = None
     missing: Sequence[str] = ()
 
-    def find(self, name: str) -> str | None:
+    def find_id(self, name: str) -> str | None:
         """The id that is meant: as written, or with other slashes and accents; None if none is.
 
         It may be `missing`.
@@ -58,13 +54,13 @@ class FeatureFile:
         known = (
             form
             for form in spellings(name)
-            if form in self.places or form in self._missing
+            if form in self.row_of_id or form in self._missing
         )
         return next(known, None)
 
     def source(self, name: str) -> ImageSource:
         """The features of an id, for the runner."""
-        return ImageSource(name, self.features[self.places[name]])
+        return ImageSource(name, self.features[self.row_of_id[name]])
 
     @cached_property
     def _missing(self) -> frozenset[str]:
@@ -72,7 +68,7 @@ class FeatureFile:
         return frozenset(self.missing)
 
     @cached_property
-    def places(self) -> dict[str, int]:
+    def row_of_id(self) -> dict[str, int]:
         """The row of each id."""
         names = map(str, range(len(self.features))) if self.ids is None else self.ids
         return {name: place for place, name in enumerate(names)}
@@ -176,7 +172,7 @@ def _read(path: Path, names: Sequence[str]) -> _Held:
     ]
     if nameless:
         raise DatasetError(
-            f"{str(path)!r} has rows whose id is null: {first_three([*map(str, nameless)])}, "
+            f"{str(path)!r} has rows whose id is null: {summarize_names([*map(str, nameless)])}, "
             "counted from 0; give each an id, or leave the rows out."
         )
     found = None if texts is None else [*map(str, texts)]
@@ -187,8 +183,9 @@ def _read(path: Path, names: Sequence[str]) -> _Held:
         places = [str(place) for place in np.flatnonzero(~has_vector)]
         if found is None:
             raise DatasetError(
-                f"{str(path)!r} has rows without a vector, {first_three(places)}, counted from 0, "
-                "and no ids by which the others are known: give it ids, or leave such rows out."
+                f"{str(path)!r} has rows without a vector, {summarize_names(places)}, counted "
+                "from 0, and no ids by which the others are known: give it ids, or leave such "
+                "rows out."
             )
         missing = [
             name
@@ -207,7 +204,7 @@ def _read(path: Path, names: Sequence[str]) -> _Held:
         ("vectors with NaN, infinity or only zeros", bad),
     ):
         if some:
-            raise DatasetError(f"{str(path)!r} has {what}: {first_three(some)}.")
+            raise DatasetError(f"{str(path)!r} has {what}: {summarize_names(some)}.")
     return _Held(array, found, missing, scale)
 
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-import re
-import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
-from itertools import chain, islice
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fair_tta._io import ENDINGS, Unlisted, images_below, write_whole
-from fair_tta._spelling import escaped, meaning, same_cells
-from fair_tta.datasets._label_files import (
-    LabelTable,
-    Row,
-    file_of,
-    find_image,
-    find_images,
-    first_three,
-    key_of,
+from fair_tta._spelling import same_cells
+from fair_tta.datasets._image_paths import summarize_names
+from fair_tta.datasets._label_files import LabelRow, LabelTable
+from fair_tta.datasets._label_values import (
+    MISSING_CELLS,
+    NO_CLUSTER,
+    LabelValues,
+    list_spellings,
+    rename_values,
 )
+from fair_tta.datasets._path_columns import find_name_column, find_path_column
 from fair_tta.datasets._records import (
     Dataset,
     Problem,
     ProblemKind,
     Record,
-    collect,
-    settle_repeats,
+    collect_records,
 )
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError
@@ -41,34 +33,6 @@ from fair_tta.errors import DatasetError
 if TYPE_CHECKING:
     from fair_tta.datasets._features import FeatureFile
 
-PATH_COLUMNS = (
-    "path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path",
-    "image_file", "image_id", "image_name", "img", "img_path", "img_filename", "img_name",
-    "id",
-)  # fmt: skip
-"""Where the names of images are looked for, if no column is given."""
-
-ID_COLUMNS = (
-    "id",
-    "ids",
-    *PATH_COLUMNS,
-    "paths",
-    "files",
-    "filenames",
-    "name",
-    "names",
-)
-"""Where the ids of features are looked for, if no column is given."""
-
-MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
-"""Cells that say nothing, in lower case."""
-
-_NO_CLUSTER = MISSING | {
-    "none",
-    "<na>",
-}  # which may be the name of a class, but of no person
-
-_TRIED = 100  # rows in which a column of paths is looked for
 _NUMBER = "number of the row"  # in place of paths, where there are none
 
 
@@ -126,7 +90,7 @@ def read_folder(
     some = (
         r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED
     )
-    records, problems = collect(some)
+    records, problems = collect_records(some)
     if not records:
         raise DatasetError(
             f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}"
@@ -135,145 +99,17 @@ def read_folder(
     return Dataset(Path(images_dir).name, records, problems, parameters, task)
 
 
-def _path_column(
-    table: LabelTable,
-    images: Path,
-    features: FeatureFile | None,
-    others: Collection[str],
-) -> str:
-    """Return the column that names images or features: the one most of whose values are there.
-
-    Args:
-        table: the label file.
-        images: the folder of the images.
-        features: in place of images.
-        others: columns that mean something else.
-
-    Raises:
-        DatasetError: there is none, or several fit that do not name the same images.
-    """
-
-    def is_there(value: str) -> bool:
-        if features is not None:
-            return features.find(value) is not None
-        if os.path.isabs(value) or ".." in value:
-            return False  # an uploaded file does not learn what else is on this machine
-        return find_image(value, (images, table.path.parent))[1] is None
-
-    # Any column may hold ids of features; paths end as files of images do
-    header = [column for column in dict.fromkeys(table.header) if column not in others]
-    usual = known_path_column(header)
-    values = _first_values(table, header, _TRIED)
-    named = {column: sum(map(_is_image, values[column])) for column in header}
-    columns = [c for c in header if named[c] or c == usual or features is not None]
-    if not columns:
-        raise DatasetError(
-            f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
-            f"give it as `path_column` (it has {table.header})."
-        )
-    if len(columns) == 1:
-        return columns[0]
-    there = {column: sum(map(is_there, values[column])) for column in columns}
-    if features is not None and not any(there.values()):
-        # the first rows may be those without a vector
-        values = _first_values(table, columns, None)
-        there = {column: sum(map(is_there, values[column])) for column in columns}
-
-    # A rival is a column of which at least half as much is there: the best may lack some images
-    fitting = there if any(there.values()) else named
-    most = max(fitting[column] for column in columns)
-    if not most:
-        return usual or columns[0]
-    rivals = [column for column in columns if 2 * fitting[column] >= most]
-    if len(rivals) == 1 or _name_the_same(table, rivals):
-        return max(
-            rivals, key=lambda column: (fitting[column], named[column], column == usual)
-        )
-    known = [column for column in rivals if column.lower() in ID_COLUMNS]
-    if len(known) == 1 and fitting[known[0]] == most:
-        return known[0]
-    held = "paths of images" if features is None else f"ids of {features.path.name!r}"
-    raise DatasetError(
-        f"{table.path.name!r} has several columns that hold {held}: "
-        f"{', '.join(map(repr, rivals))}; say which one names the rows with `path_column`."
-    )
-
-
-def _first_values(
-    table: LabelTable, columns: Sequence[str], rows: int | None
-) -> dict[str, set[str]]:
-    """Return the different values of each column in the first rows, or in all; not empty ones."""
-    values: dict[str, set[str]] = {column: set() for column in columns}
-    for row in islice(table.rows(columns), rows):
-        if isinstance(row, Row):
-            for column, cell in row.cells.items():
-                values[column].add(cell)
-    return {column: cells - {""} for column, cells in values.items()}
-
-
-def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
-    """Return whether columns are equal in each row, but for folders that some leave out."""
-    for row in table.rows(columns):
-        if isinstance(row, Row):
-            names = [row.cells[column].replace("\\", "/") for column in columns]
-            longest = max(names, key=len)
-            if not all(f"/{longest}".endswith(f"/{name}") and name for name in names):
-                return False
-    return True
-
-
-_FILLED = 0.5  # of the rows at least have a name, if a column is one of names
-
-
-def _column_of_names(table: LabelTable, others: Collection[str]) -> str | None:
-    """Return a column that names images, by its own name or its values; None if there is none.
-
-    Values are names if some end like files of images, if all are different and some are text, or
-    if they count the rows in another order.
-    """
-    columns = [column for column in dict.fromkeys(table.header) if column not in others]
-    lowered = {column.lower(): column for column in reversed(columns)}
-    usual = next((lowered[known] for known in ID_COLUMNS if known in lowered), None)
-    if usual is not None:
-        return usual
-    rows = [row.cells for row in table.rows(columns) if isinstance(row, Row)]
-    for column in columns:
-        cells = [row[column] for row in rows if row[column].lower() not in MISSING]
-        if any(map(_is_image, cells)):
-            return column
-        is_filled = len(cells) > 1 and len(cells) >= _FILLED * len(rows)
-        if is_filled and len(set(cells)) == len(cells) and _are_names(cells):
-            return column
-    return None
-
-
-def _are_names(cells: Sequence[str]) -> bool:
-    """Return whether different values name rows: text, or the numbers of rows in another order."""
-    try:
-        numbers = [float(cell) for cell in cells]
-    except ValueError:
-        return True
-    counted = sorted(numbers)
-    is_count = counted == [counted[0] + i for i in range(len(counted))] and counted[
-        0
-    ] in (0, 1)
-    return is_count and numbers != counted
-
-
-def _is_image(name: str) -> bool:
-    """Return whether something is named like a file of an image."""
-    return Path(name).suffix.lower() in ENDINGS
-
-
 def _match(
     features: FeatureFile,
     labels: str,
-    rows: Sequence[Row | Problem],
+    rows: Sequence[LabelRow | Problem],
     column: str,
     skip: bool,
 ) -> None:
     """Write the id of its features into each row, by its own id or, if there are none, in order."""
-    every = [row for row in rows if isinstance(row, Row) or not row.kind.is_of_file]
+    every = [
+        row for row in rows if isinstance(row, LabelRow) or not row.kind.is_of_file
+    ]
     file, n = features.path.name, len(features.features)
     if features.ids is None and len(every) != n:
         raise DatasetError(
@@ -282,29 +118,19 @@ def _match(
         )
     unknown = []
     for place, row in enumerate(every):
-        if isinstance(row, Row) and features.ids is None:
+        if isinstance(row, LabelRow) and features.ids is None:
             row.cells[column] = str(place)
-        elif isinstance(row, Row) and row.cells[column].lower() not in MISSING:
-            found = features.find(row.cells[column])
+        elif (
+            isinstance(row, LabelRow) and row.cells[column].lower() not in MISSING_CELLS
+        ):
+            found = features.find_id(row.cells[column])
             row.cells[column] = found or row.cells[column]
             unknown += [] if found else [row.cells[column]]
     if unknown and (not skip or len(unknown) == len(every)):
         raise DatasetError(
-            f"{labels!r} has ids that are not in {file!r}: {first_three(unknown)}; ids there: "
-            f"{first_three(features.ids or ())}. Leave such rows out with `skip_unknown`."
+            f"{labels!r} has ids that are not in {file!r}: {summarize_names(unknown)}; ids there: "
+            f"{summarize_names(features.ids or ())}. Leave such rows out with `skip_unknown`."
         )
-
-
-def known_path_column(header: Sequence[str]) -> str | None:
-    """The first of `PATH_COLUMNS` that is there, as it is spelt there."""
-    names = {name.lower(): name for name in reversed(header)}
-    return next((names[known] for known in PATH_COLUMNS if known in names), None)
-
-
-_MOST_RENAMED = 20  # values that a message shows how to rename
-_MOST_SPELLINGS = 5  # values with several spellings that a message shows
-
-MOST_VALUES = 1000  # more different values than this in a column are a mistake
 
 
 @dataclass(frozen=True)
@@ -385,7 +211,7 @@ class Labels:
             self._check_position(table)
             named, read = _NUMBER, wanted
         else:
-            named = self.path or _path_column(table, self.images, stored, wanted)
+            named = self.path or find_path_column(table, self.images, stored, wanted)
             table.check_once([named])
             read = [named, *wanted]
         rows = list(table.rows(read))
@@ -395,12 +221,14 @@ class Labels:
         columns = [named, *self.columns]
         raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
         for row in rows:
-            if isinstance(row, Row) and not any(
-                row.cells[c].lower() in MISSING for c in columns
+            if isinstance(row, LabelRow) and not any(
+                row.cells[c].lower() in MISSING_CELLS for c in columns
             ):
                 for column in self.columns:
                     raw[column][row.cells[column]] += 1
-        count = sum(isinstance(row, Row) or not row.kind.is_of_file for row in rows)
+        count = sum(
+            isinstance(row, LabelRow) or not row.kind.is_of_file for row in rows
+        )
         count += sum(not problem.kind.is_of_file for problem in self.left_out)
         values = LabelValues(self, raw, count, columns, rows)
         return rename_values([values], self.rename)[0]
@@ -409,7 +237,7 @@ class Labels:
         """Raise if features without ids would be joined by their order to rows that have names."""
         if self.by_position or self.features is None:
             return
-        names = self.path or _column_of_names(table, {*self.columns, *self._clusters})
+        names = self.path or find_name_column(table, {*self.columns, *self._clusters})
         if names is not None:
             raise DatasetError(
                 f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
@@ -417,17 +245,17 @@ class Labels:
                 "in the same order for certain, say so with `by_position`."
             )
 
-    def _check_clusters(self, rows: Sequence[Row | Problem]) -> None:
+    def _check_clusters(self, rows: Sequence[LabelRow | Problem]) -> None:
         """Raise if clusters read alike: the images of one person would be those of two."""
         if self.cluster is None:
             return
-        cells = [row.cells[self.cluster] for row in rows if isinstance(row, Row)]
-        counts = Counter(cell for cell in cells if cell.lower() not in _NO_CLUSTER)
+        cells = [row.cells[self.cluster] for row in rows if isinstance(row, LabelRow)]
+        counts = Counter(cell for cell in cells if cell.lower() not in NO_CLUSTER)
         groups = same_cells(counts)
         if groups:
             raise DatasetError(
                 f"column {self.cluster!r} of {self.file.name!r} holds clusters that read alike: "
-                f"{_shown_spellings(groups, counts)}. Write each in one way in the file or, if "
+                f"{list_spellings(groups, counts)}. Write each in one way in the file or, if "
                 "they differ, so that they do not read alike."
             )
 
@@ -447,320 +275,3 @@ class Labels:
     def _label(self, column: str, value: str) -> str:
         """Return what a value is renamed to, or the value itself."""
         return self.rename.get(column, {}).get(value, value)
-
-
-@dataclass(frozen=True, eq=False)
-class LabelValues:
-    """What a label file holds.
-
-    Attributes:
-        labels: where it came from.
-        raw: ``{column: {value in the file: rows}}``.
-        rows: how many rows there are, usable or not.
-    """
-
-    labels: Labels
-    raw: Mapping[str, Mapping[str, int]]
-    rows: int
-    _columns: Sequence[str] = field(repr=False)
-    _rows: Sequence[Row | Problem] = field(repr=False)
-
-    @property
-    def path_column(self) -> str | None:
-        """The column that names images or features; None if rows are joined by their order."""
-        return None if self.labels.is_joined_by_position else self._columns[0]
-
-    def names(self, column: str) -> list[str]:
-        """Return all labels of a column, sorted.
-
-        Raises:
-            DatasetError: there are too many, or some are spellings of one another.
-        """
-        if len(self.raw[column]) > MOST_VALUES:
-            raise DatasetError(
-                f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
-                "different values: is it the right one?"
-            )
-        self.check_spellings(column)
-        return sorted({self.labels._label(column, value) for value in self.raw[column]})
-
-    def check_spellings(self, column: str) -> None:
-        """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
-
-        Case, composed letters, spaces and invisible characters are all that differs; or they are
-        the same number, such as 1 and 1.0.
-        """
-        counts: Counter[str] = Counter()
-        for value, n in self.raw[column].items():
-            counts[self.labels._label(column, value)] += n
-        groups = same_cells(counts)
-        if not groups:
-            return
-        options = []
-        for spellings in groups:
-            # one that can be typed as it is shown: the shortest numeral, or what is most frequent
-            label = max(spellings, key=lambda name: (_typed(name), counts[name]))
-            others = {value for value in self.raw[column]
-                      if self.labels._label(column, value) in spellings}  # fmt: skip
-            options += [
-                rename_option(column, v, label) for v in sorted(others - {label})
-            ]
-        raise DatasetError(
-            f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
-            f"{_shown_spellings(groups, counts)}. If they mean the same, rename them:\n"
-            f"{' '.join(options)}"
-        )
-
-    def allowed(
-        self, named: Mapping[str, Any], *, skip_unknown: bool
-    ) -> dict[str, set[str]]:
-        """For each column the values in the file whose labels were named.
-
-        Args:
-            named: ``{column: labels}``.
-            skip_unknown: whether other values are to be left out; they are an error otherwise.
-        """
-        allowed: dict[str, set[str]] = {}
-        unknown, options = [], list[str]()
-        for column, counts in self.raw.items():
-            by_meaning = {meaning(label): label for label in named[column]}
-            known = {
-                v for v in counts if self.labels._label(column, v) in named[column]
-            }
-            allowed[column] = known
-            unknown += [
-                f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
-                for value, n in counts.items()
-                if value not in known
-            ]
-            options += [
-                rename_option(column, value, by_meaning[meaning(value)])
-                for value in counts
-                if value not in known and meaning(value) in by_meaning
-            ]
-        if unknown and not skip_unknown:
-            more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-            raise DatasetError(
-                f"{self.labels.file.name!r} holds values that were not named: "
-                f"{', '.join(unknown[:10])}{more}. Name them, rename them (`rename`) or leave "
-                f"their rows out (`skip_unknown`).{' '.join(['', *options[:_MOST_RENAMED]])}"
-            )
-        return allowed
-
-    def records(
-        self,
-        allowed: Mapping[str, Collection[str]] | None = None,
-        *,
-        check_images: bool = True,
-    ) -> list[Record | Problem]:
-        """For each row a record with renamed values, or a problem, as for an image that comes
-        again.
-
-        Args:
-            allowed: for some columns the values that are expected; other values are problems.
-            check_images: whether images must be there and not empty; False does not look for them.
-        """
-        labels = self.labels
-        read = self._read(allowed or {}, check_images)
-        renamed = (
-            (None if of is None else labels._renamed(of), why) for of, why in read
-        )
-        if labels.features is None:
-            settled = settle_repeats(renamed, lambda record: file_of(record.path))
-        else:
-            settled = settle_repeats(renamed, attrgetter("key"))
-        return [*settled, *labels.left_out]
-
-    def _read(
-        self, allowed: Mapping[str, Collection[str]], check_images: bool
-    ) -> Iterator[tuple[Record | None, Problem | None]]:
-        """For each row the record, if its cells are there, and why it cannot be used, if so."""
-        images, features, cluster = (
-            self.labels.images,
-            self.labels.features,
-            self.labels.cluster,
-        )
-        columns, file = self._columns, self.labels.file
-        name_column, target_column, *sensitive = columns
-        found: dict[str, tuple[Path, Problem | None]] = {}
-        if features is None and check_images:
-            written = (
-                row.cells[name_column] for row in self._rows if isinstance(row, Row)
-            )
-            names = [name for name in written if name.lower() not in MISSING]
-            found, notes = find_images(names, images, file)
-            if file.name != FOLDER_LABELS:  # which lists such images itself
-                yield from ((None, note) for note in notes)
-        for row in self._rows:
-            if isinstance(row, Problem):
-                yield None, row
-                continue
-            cells, where = row.cells, f"{file.name} line {row.line}"
-            blank = [name for name in columns if cells[name].lower() in MISSING]
-            if blank:
-                yield (
-                    None,
-                    Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})"),
-                )
-                continue
-            key = name = cells[name_column]
-            path, problem = found.get(name, (images / name, None))
-            if features is None:
-                key = key_of(path, images, name)
-            elif name not in features.places:
-                problem = Problem(ProblemKind.NO_FEATURES, name)
-            odd = [
-                name for name, values in allowed.items() if cells[name] not in values
-            ]
-            if odd:
-                what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
-                problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
-            attributes = {attribute: cells[attribute] for attribute in sensitive}
-            source = None
-            if cluster is not None:
-                source = "" if cells[cluster].lower() in _NO_CLUSTER else cells[cluster]
-            yield Record(path, cells[target_column], attributes, key, source), problem
-
-
-def _typed(name: str) -> tuple[bool, int]:
-    """Return whether a name can be typed as it is shown, and how short it is if it is a number."""
-    return escaped(name) == name, -len(name) if isinstance(
-        meaning(name), Decimal
-    ) else 0
-
-
-def _shown_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
-    """Return the first groups of spellings with their rows."""
-    shown = [
-        " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
-        for spellings in groups[:_MOST_SPELLINGS]
-    ]
-    return "; ".join(shown)
-
-
-def rename_values(
-    tables: Sequence[LabelValues], rename: Mapping[str, Mapping[str, str]]
-) -> list[LabelValues]:
-    """Return tables with renamed values, each renaming wherever its column and its value occur.
-
-    Raises:
-        DatasetError: a value is in none of the tables.
-    """
-    renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
-    known = dict.fromkeys(
-        value for table in tables for of in table.raw.values() for value in of
-    )
-    for asked, labels in rename.items():
-        columns = list(dict.fromkeys(chain(*(table.raw for table in tables))))
-        column = _as_shown(asked, columns) or asked
-        missing = set(labels)
-        for table, found in zip(tables, renamed, strict=True):
-            for written, label in labels.items():
-                value = _as_shown(written, table.raw.get(column, ()))
-                if value is not None:
-                    found.setdefault(column, {})[value] = (
-                        _as_shown(label, known) or label
-                    )
-                    missing.discard(written)
-        if missing:
-            held = sorted(
-                {value for table in tables for value in table.raw.get(column, ())}
-            )
-            raise DatasetError(
-                f"`rename` should name values of the column {column!r}, which holds {held[:20]} "
-                f"(got {sorted(missing)}).",
-                argument="rename",
-            )
-    pairs = zip(tables, renamed, strict=True)
-    return [
-        replace(table, labels=replace(table.labels, rename=names))
-        for table, names in pairs
-    ]
-
-
-def _as_shown(written: str, names: Collection[str]) -> str | None:
-    """Return the name that is written so, or that `rename_option` shows so; None if none is."""
-    if written in names:
-        return written
-    return next((name for name in names if _shown(name) == written), None)
-
-
-def _shown(name: str) -> str:
-    """Return a name as options have it: `escaped`, and without a backslash before a separator."""
-    text = escaped(name)
-    return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
-
-
-def rename_option(column: str, value: str, label: str) -> str:
-    r"""Return the option of a command that renames a value.
-
-    Example:
-        >>> print(rename_option("ratio", "1:2", "low"))
-        --rename 'ratio: 1\:2=low'
-    """
-    shown = [_shown(part) for part in (column, value, label)]
-    parts = [re.sub("([,:=])", r"\\\1", part) for part in shown]
-    return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"
-
-
-FOLDER_LABELS = "folder-labels.csv"
-
-
-def write_labels_of_folders(
-    images: str | os.PathLike[str], columns: Sequence[str], out: str | os.PathLike[str]
-) -> tuple[Path, int, tuple[Problem, ...]]:
-    """Write `FOLDER_LABELS` in `out` for images whose folders are named by their labels.
-
-    It has a column ``path`` and one for each level of folders, the outermost first. Returned are
-    the file, how many images it names, and the images and folders that it does not name.
-    """
-    root = Path(images)
-    if not os.path.isdir(root):
-        raise DatasetError(
-            f"`images` should be a folder (got {str(root)!r}).", argument="images"
-        )
-    rows: list[list[str]] = []
-    problems: list[Problem] = []
-    for found in images_below(str(root)):
-        row = _row(found, root, len(columns))
-        if isinstance(row, Problem):
-            problems.append(row)
-        else:
-            rows.append(row)
-    if not rows:
-        layout = "/".join(column.upper() for column in columns)
-        higher = sum(problem.kind is ProblemKind.TOO_HIGH for problem in problems)
-        raise DatasetError(
-            f"without a label file the folders of {str(root)!r} should be the labels, "
-            f"{root.name}/{layout}/image.jpg ({higher} images lie higher, none so deep): give "
-            "`labels_csv`, or sort the images into folders."
-        )
-    header = ["path", *columns]
-    file = Path(out) / FOLDER_LABELS
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if file.exists():
-        with file.open(encoding="utf-8", errors="replace", newline="") as there:
-            if next(csv.reader(there), None) != header:
-                raise DatasetError(
-                    f"{str(file)!r} is there and has other columns than it would get: move it "
-                    "away, or choose another place (--out)."
-                )
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    write_whole(file, text.getvalue().encode())
-    return file, len(rows), tuple(problems)
-
-
-def _row(found: str | Unlisted, root: Path, depth: int) -> list[str] | Problem:
-    """The path and its labels."""
-    if isinstance(found, Unlisted):
-        place = Path(found.path).relative_to(root).as_posix()
-        return Problem(ProblemKind.CLOSED_FOLDER, f"{place} ({found.reason})")
-    path = Path(found).relative_to(root)
-    try:
-        path.as_posix().encode()
-    except UnicodeEncodeError:
-        return Problem(ProblemKind.NOT_UNICODE, path.as_posix())
-    if len(path.parts) <= depth:
-        return Problem(ProblemKind.TOO_HIGH, path.as_posix())
-    return [path.as_posix(), *path.parts[:depth]]

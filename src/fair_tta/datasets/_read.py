@@ -15,7 +15,7 @@ from fair_tta.errors import DatasetError
 
 SplitName: TypeAlias = Literal["train", "validation", "test", "all"]
 
-SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+SPLIT_NAMES: tuple[SplitName, ...] = get_args(SplitName)
 
 _PADDINGS = {"narrow": Padding.NARROW, "wide": Padding.WIDE}
 
@@ -90,9 +90,9 @@ def read_dataset(
 def _split_of(split: str | None) -> Split | None:
     if split is None:
         return None
-    if split not in SPLITS:
+    if split not in SPLIT_NAMES:
         raise DatasetError(
-            f"`split` should be one of {', '.join(SPLITS)} (got {split!r}).",
+            f"`split` should be one of {', '.join(SPLIT_NAMES)} (got {split!r}).",
             argument="split",
         )
     return Split(split)

@@ -78,10 +78,10 @@ class Problem:
     """Something wrong with one row or one file: its kind, and what it is about."""
 
     kind: ProblemKind
-    what: str
+    detail: str
 
     def __str__(self) -> str:
-        return f"{self.kind.value}: {self.what}"
+        return f"{self.kind.value}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Problems:
         """The same with one more."""
         kind = problem.kind
         kept = self.examples.get(kind, ())
-        more = (printable(problem.what),) if len(kept) < KEPT_EXAMPLES else ()
+        more = (printable(problem.detail),) if len(kept) < KEPT_EXAMPLES else ()
         return Problems(
             {**self.counts, kind: self.counts.get(kind, 0) + 1},
             {**self.examples, kind: (*kept, *more)},
@@ -240,11 +240,13 @@ class Dataset:
         return f"{title}: {len(self)} records ({chosen})\n{self.problems}"
 
 
-def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Problems]:
-    """Gather records and problems, each image once: see `settle_repeats`."""
+def collect_records(
+    rows: Iterable[Record | Problem],
+) -> tuple[tuple[Record, ...], Problems]:
+    """Gather records and problems, each image once: see `resolve_repeats`."""
     pairs = ((row, None) if isinstance(row, Record) else (None, row) for row in rows)
     records, problems = [], Problems()
-    for row in settle_repeats(pairs, attrgetter("key")):
+    for row in resolve_repeats(pairs, attrgetter("key")):
         if isinstance(row, Record):
             records.append(row)
         else:
@@ -252,7 +254,7 @@ def collect(rows: Iterable[Record | Problem]) -> tuple[tuple[Record, ...], Probl
     return tuple(records), problems
 
 
-def settle_repeats(
+def resolve_repeats(
     rows: Iterable[tuple[Record | None, Problem | None]], name: Callable[[Record], str]
 ) -> list[Record | Problem]:
     """For each row the record, or why it cannot be used. Of an image that comes again with the same
@@ -277,7 +279,7 @@ def settle_repeats(
     return found
 
 
-def choose(
+def choose_sample(
     items: Iterable[T],
     limit: int | None,
     sample: int | None,
@@ -292,7 +294,7 @@ def choose(
     Taken are the items whose digest of seed and key is smallest in their group. Items without a
     group are passed on and not counted.
     """
-    check_counts(limit, sample)
+    check_limit_and_sample(limit, sample)
     some = items if limit is None else islice(items, min(limit, sys.maxsize))
     if sample is None:
         return some
@@ -310,7 +312,7 @@ def choose(
     return [every[place] for place in sorted(chosen)]
 
 
-def check_counts(limit: int | None, sample: int | None) -> None:
+def check_limit_and_sample(limit: int | None, sample: int | None) -> None:
     """Raise if a number is not positive."""
     for name, number in (("limit", limit), ("sample", sample)):
         if number is not None and number < 1:

@@ -7,8 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fair_tta.datasets._label_files import LabelTable, image_problem
-from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, collect
+from fair_tta.datasets._image_paths import image_problem
+from fair_tta.datasets._label_files import LabelTable
+from fair_tta.datasets._records import (
+    Dataset,
+    Problem,
+    ProblemKind,
+    Record,
+    collect_records,
+)
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError
 
@@ -95,7 +102,7 @@ class Source:
         """Gather what a reader found; an error if no record can be used."""
         if check_images:
             rows = map(_with_image, rows)
-        records, problems = collect(rows)
+        records, problems = collect_records(rows)
         if not records:
             raise self.error(f"no usable record in {str(root)!r}.\n{problems}")
         return Dataset(self.name, records, problems, parameters, task)

@@ -17,12 +17,12 @@ from PIL import Image
 
 from fair_tta._io import open_file
 from fair_tta.errors import ImageError
-from fair_tta.images._load import FORMATS, Metered
+from fair_tta.images._load import FORMATS, LimitedFile
 
 Load = Callable[[Any], Image.Image]
 T = TypeVar("T")
 _THREADS = 8  # at most; decoders let others run meanwhile
-MOST_PIXELS = 2**27
+MAX_DECODED_PIXELS = 2**27
 """Of decoded images that wait or are worked on, together, unless there is only one: half a gigabyte
 as PIL holds them, and twice as much while they are decoded."""
 
@@ -49,7 +49,7 @@ class Decoding(Generic[T]):
 
 
 class Decoder:
-    """Threads that decode files in order, as many at a time as `MOST_PIXELS` allow."""
+    """Threads that decode files in order, as many at a time as `MAX_DECODED_PIXELS` allow."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(
@@ -79,7 +79,10 @@ class Decoder:
 
     def _begin(self) -> None:
         while self._waiting:
-            if self._pixels and self._pixels + self._waiting[0].pixels > MOST_PIXELS:
+            if (
+                self._pixels
+                and self._pixels + self._waiting[0].pixels > MAX_DECODED_PIXELS
+            ):
                 break
             self._start(self._waiting[0])
 
@@ -89,7 +92,7 @@ class Decoder:
         one.future = self._threads.submit(one.load, one.source)
 
     @contextlib.contextmanager
-    def portion(self, upcoming: deque[Decoding[T]]) -> Iterator[list[Decoding[T]]]:
+    def take_batch(self, upcoming: deque[Decoding[T]]) -> Iterator[list[Decoding[T]]]:
         """Take the next images to work on together: all, or as many as half the pixels allow.
 
         Which these are depends on their sizes alone. Let go of them at the end, when the next ones
@@ -97,7 +100,7 @@ class Decoder:
         """
         some = [upcoming.popleft()]
         pixels = some[0].pixels
-        while upcoming and pixels + upcoming[0].pixels <= MOST_PIXELS // 2:
+        while upcoming and pixels + upcoming[0].pixels <= MAX_DECODED_PIXELS // 2:
             some.append(upcoming.popleft())
             pixels += some[-1].pixels
         with self._lock:
@@ -123,7 +126,7 @@ def _count_pixels(source: Any) -> int:
         return 0
     try:
         opened: IO[bytes] = io.BytesIO(source) if is_data else open_file(source)
-        metered = Metered(cast(io.RawIOBase, opened))
+        metered = LimitedFile(cast(io.RawIOBase, opened))
         with opened, metered, Image.open(metered, formats=FORMATS) as image:
             return image.width * image.height
     except Exception:  # on broken data PIL may raise nearly anything
@@ -140,7 +143,7 @@ class LoadedBatch:
     upcoming: Sequence[Future[Image.Image]] = ()
     """The images of the next batch, on their way."""
 
-    def settle(self) -> None:
+    def wait_for_decoding(self) -> None:
         """Wait until no thread decodes, so that none runs while the caller's code does."""
         wait(self.upcoming)
 
@@ -152,7 +155,7 @@ def are_files(images: Any) -> bool:
     )
 
 
-def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
+def load_batches(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
     """Batches of `size` images, or of fewer that are large, each loaded when its turn comes; none
     after one that fails."""
     loaded: list[Image.Image] = []
@@ -165,20 +168,22 @@ def in_turn(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatc
             return
         if isinstance(loaded[-1], Image.Image):  # not a stored feature, nor an error
             pixels += loaded[-1].width * loaded[-1].height
-        if len(loaded) == size or pixels >= MOST_PIXELS // 2:
+        if len(loaded) == size or pixels >= MAX_DECODED_PIXELS // 2:
             yield LoadedBatch(loaded)
             loaded, pixels = [], 0
     if loaded:
         yield LoadedBatch(loaded)
 
 
-def ahead(images: Iterable[Any], load: Load, size: int) -> Iterator[LoadedBatch]:
+def load_batches_ahead(
+    images: Iterable[Any], load: Load, size: int
+) -> Iterator[LoadedBatch]:
     """The same, with one more batch in memory: the next, which threads decode meanwhile."""
     stream, decoder, number = iter(images), Decoder(), count()
     try:
         upcoming = deque(decoder.submit(islice(stream, size), load))
         while upcoming:
-            with decoder.portion(upcoming) as some:
+            with decoder.take_batch(upcoming) as some:
                 loaded: list[Image.Image] = []
                 for one in some:
                     index = next(number)

@@ -24,7 +24,7 @@ from fair_tta.images._augment import Pixels, rotation
 _AT_ONCE = 2**25  # numbers between the two products
 
 
-def crops(
+def crop_batch(
     images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]
 ) -> Tensor:
     """Bilinear with antialiasing, first along rows, then along columns, rounded after each as PIL.
@@ -139,11 +139,11 @@ class Recipe:
     chains: tuple[tuple[partial[Pixels], ...], ...] = ()
 
 
-def render(
+def render_views(
     image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
 ) -> npt.NDArray[np.float32]:
     """Makes the views of the recipes; large ones on as many threads as torch uses."""
-    pixels = np.array(rgb(image))
+    pixels = np.array(to_rgb(image))
     views = np.empty((len(recipes), *size, 3), np.float32)
 
     def make(view: npt.NDArray[np.float32], recipe: Recipe) -> None:
@@ -177,7 +177,7 @@ def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     return np.ascontiguousarray(scaled.numpy().transpose(0, 2, 3, 1)[0])
 
 
-def rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     """The image in three channels, itself if it has them."""
     return image if image.mode == "RGB" else image.convert("RGB")
 
@@ -200,23 +200,27 @@ def render_batch(
         [[(*recipe.box, recipe.flip) for recipe in own] for own in recipes],
         dtype=torch.float32,
     )
-    arrays = [np.asarray(rgb(image)) for image in images]
+    arrays = [np.asarray(to_rgb(image)) for image in images]
     by_size: dict[tuple[int, ...], list[int]] = {}
     for place, array in enumerate(arrays):
         by_size.setdefault(array.shape, []).append(place)
     parts = [
-        crops(np.stack([arrays[i] for i in places]), boxes[places].to(device), size)
+        crop_batch(
+            np.stack([arrays[i] for i in places]), boxes[places].to(device), size
+        )
         for places in by_size.values()
     ]
     cropped = torch.cat(parts)
     if len(parts) > 1:
         order = torch.tensor([place for places in by_size.values() for place in places])
         cropped = cropped[order.argsort().to(device)]
-    mixed = _mixed(cropped.flatten(0, 1), [recipe for own in recipes for recipe in own])
+    mixed = mix_chains(
+        cropped.flatten(0, 1), [recipe for own in recipes for recipe in own]
+    )
     return mixed.reshape(cropped.shape)
 
 
-def _mixed(cropped: Tensor, recipes: list[Recipe]) -> Tensor:
+def mix_chains(cropped: Tensor, recipes: list[Recipe]) -> Tensor:
     """Chains of operations, and the weighted sum of crop and chains: ``[views, 3, h, w]``."""
     device, width = cropped.device, len(recipes[0].chains)
     height, broad = cropped.shape[2:]

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from fair_tta._io import printable
 from fair_tta.errors import ImageError
 
-ADDRESSES = ("http://", "https://")
+URL_PREFIXES = ("http://", "https://")
 _MOST_BYTES = 64 * 2**20
 _AT_ONCE = 2**16
 

@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from fair_tta._io import NotRegularError, open_file
 from fair_tta.errors import ImageError
 from fair_tta.images._stored import StoredFeature
-from fair_tta.models._model_lock import quiet
+from fair_tta.models._model_lock import ignore_warnings_of
 
 _Array: TypeAlias = npt.NDArray[Any]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -47,10 +47,10 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-MOST_ENLARGED = 2**24
+MAX_ENLARGED_PIXELS = 2**24
 """Pixels that preprocessing may make of an image by enlarging it: as many as a photo has."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
-MOST_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
+MAX_IMAGE_BYTES = 2**29  # twice what PIL's limit of pixels takes in RGB
 # What PIL may read, at most, before an image's size is known; its time may be quadratic in it.
 _MOST_METADATA, _MOST_PARTS = 2**23, 10_000
 _MOST_EXIF = 2**17  # of which PIL may make 0.4 GB, as each tag may have the same bytes
@@ -64,7 +64,7 @@ class _NotAnImageError(Exception):
     """The message continues a sentence that begins with a description of the input."""
 
 
-class Metered(io.BufferedReader):
+class LimitedFile(io.BufferedReader):
     """A file that ends with an error before it keeps PIL busy for minutes."""
 
     metadata, parts, scanned, pixels = _MOST_METADATA, _MOST_PARTS, _MOST_SCANNED, 0
@@ -91,7 +91,7 @@ class Metered(io.BufferedReader):
 
     def decode(self, image: Image.Image) -> None:
         """From now on pixels are read, some of them several times."""
-        self.metadata, self.parts = 16 * MOST_BYTES, _MOST_READS
+        self.metadata, self.parts = 16 * MAX_IMAGE_BYTES, _MOST_READS
         self.pixels = (
             image.width * image.height if image.format in ("JPEG", "MPO") else 0
         )
@@ -129,7 +129,7 @@ def load_image(image: ImageInput) -> Image.Image:
     if isinstance(image, os.PathLike):
         image = os.fsdecode(image)
     try:
-        with quiet(r"PIL\b"):  # all of PIL's, no one else's
+        with ignore_warnings_of(r"PIL\b"):  # all of PIL's, no one else's
             return _read(image)
     except MemoryError:
         raise
@@ -157,12 +157,12 @@ def check_enlarged(loaded: Image.Image, edge: int, image: object) -> None:
     afterwards, so a file of a hundred bytes with 12,000 x 1 pixels would become 2,688,000 x 224.
     """
     short, long = sorted(loaded.size)
-    if short < edge and edge * edge * long / short > MOST_ENLARGED:
+    if short < edge and edge * edge * long / short > MAX_ENLARGED_PIXELS:
         raise ImageError(
             f"cannot use {_describe(image)}: {loaded.width} x {loaded.height} pixels are too "
             f"long and narrow. Enlarging the short edge to {edge}, as the model's preprocessing "
             f"may do, would give {edge} x {round(edge * long / short)} pixels, more than "
-            f"{MOST_ENLARGED}. Cut out the part that matters"
+            f"{MAX_ENLARGED_PIXELS}. Cut out the part that matters"
         )
 
 
@@ -246,9 +246,9 @@ def _explain(error: Exception) -> str:
 
 
 def _check_bytes(size: int) -> None:
-    if size > MOST_BYTES:
+    if size > MAX_IMAGE_BYTES:
         raise _NotAnImageError(
-            f"has {size} bytes, more than {MOST_BYTES >> 20} MiB: make it smaller"
+            f"has {size} bytes, more than {MAX_IMAGE_BYTES >> 20} MiB: make it smaller"
         )
 
 
@@ -258,7 +258,7 @@ def _from_file(file: IO[bytes]) -> Image.Image:
         raise _NotAnImageError("is empty (0 bytes): get it again")
     _check_bytes(size)
     raw = cast(io.RawIOBase, file)  # any file that can seek will do
-    with Metered(raw) as metered, Image.open(metered, formats=FORMATS) as opened:
+    with LimitedFile(raw) as metered, Image.open(metered, formats=FORMATS) as opened:
         if (
             opened.tile and opened.tile[0][0] == "ppm_plain"
         ):  # quadratic in its comments

@@ -17,7 +17,7 @@ from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
 Rows: TypeAlias = npt.NDArray[Any] | Tensor
 
-CHUNK = 2048
+ROWS_PER_CHUNK = 2048
 """Rows that are worked on together: in float32 about what fits into a processor's cache."""
 
 _ENOUGH = 30  # rows that can be compared with text features; see `Features._compare`
@@ -117,10 +117,10 @@ class Features(Sequence[StoredFeature]):
 
     def _chunks(self) -> Iterator[Features]:
         """Return the rows in order, some thousands at a time."""
-        images = max(1, CHUNK // (self._views or 1))
+        images = max(1, ROWS_PER_CHUNK // (self._views or 1))
         return (self[i : i + images] for i in range(0, len(self), images))
 
-    def _compare(self, texts: Tensor) -> None:
+    def _warn_if_other_model(self, texts: Tensor) -> None:
         """Warn, once, if these seem to come from another model than text features ``[k, dim]``.
 
         Features of a matching model either share a cone with its text features (OpenAI's ViT-B/32:
@@ -132,7 +132,7 @@ class Features(Sequence[StoredFeature]):
         if self._is_compared or len(self) < _ENOUGH:
             return
         self._is_compared = True
-        some = self[:: -(-len(self) // CHUNK)]._unit(texts)[:, 0]
+        some = self[:: -(-len(self) // ROWS_PER_CHUNK)]._unit(texts)[:, 0]
         spread, differences = centred(some, 0), centred(texts, 0)
         along = (spread @ differences.mT).square().sum() / differences.square().sum()
         common = (some @ texts.mT).mean().abs() * self.dim**0.5
@@ -154,7 +154,7 @@ class Features(Sequence[StoredFeature]):
         return _unit_rows(_tensor(self.array), self._rows, like)
 
 
-def stack(features: Sequence[Any], like: Tensor) -> Tensor:
+def stack_features(features: Sequence[Any], like: Tensor) -> Tensor:
     """As `Features._unit` of the rows that these are."""
     if isinstance(features, Features):
         return features._unit(like)
@@ -171,15 +171,15 @@ def stack(features: Sequence[Any], like: Tensor) -> Tensor:
     return _unit_rows(rows, [one.row for one in features], like)
 
 
-def as_stored(features: Any) -> Any:
+def as_features(features: Any) -> Any:
     """An array ``[n, dim]`` as `Features`; all else stays."""
     is_array = isinstance(features, np.ndarray | Tensor)
     return Features(features) if is_array and features.ndim == 2 else features
 
 
 def feature_batches(features: Any) -> Iterable[Any]:
-    """Batches for `read_features`: chunks of stored ones, batches as they are, or all as one."""
-    features = as_stored(features)
+    """Batches for `as_unit_features`: chunks of stored ones, batches as they are, or all as one."""
+    features = as_features(features)
     if isinstance(features, Features):
         return features._chunks()
     many = isinstance(features, Iterable) and not isinstance(
@@ -188,12 +188,12 @@ def feature_batches(features: Any) -> Iterable[Any]:
     return features if many else [features]
 
 
-def read_features(features: Any, like: Tensor) -> Tensor:
+def as_unit_features(features: Any, like: Tensor) -> Tensor:
     """Unit features ``[images, views, dim]`` with the dtype and on the device of `like`.
 
     `features` are `Features`, or an array ``[images, views, dim]`` with at least one view.
     """
-    features = as_stored(features)
+    features = as_features(features)
     if isinstance(features, Features):
         return features._unit(like)
     shape = list(features.shape) if isinstance(features, np.ndarray | Tensor) else None
@@ -207,7 +207,7 @@ def read_features(features: Any, like: Tensor) -> Tensor:
     return of_length_one(_tensor(features).to(like))
 
 
-def are_stored(images: Sequence[Any]) -> bool:
+def has_stored_features(images: Sequence[Any]) -> bool:
     """Whether some of these are stored features."""
     return isinstance(images, Features) or any(
         isinstance(one, StoredFeature) for one in images

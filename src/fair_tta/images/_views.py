@@ -14,7 +14,7 @@ from PIL import Image
 from fair_tta.errors import FairTTAError, check_count, check_number
 from fair_tta.images import _augment as augment
 from fair_tta.images._augment import Pixels
-from fair_tta.images._draw import Recipe, Renderer, render, rgb
+from fair_tta.images._draw import Recipe, Renderer, render_views, to_rgb
 from fair_tta.images._load import pixel_digest
 
 _AREA = (0.08, 1.0)  # of a crop, as a part of the image's
@@ -38,7 +38,7 @@ _STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
     lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
     lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
 )
-GEOMETRIC = _STEPS[4:]
+GEOMETRIC_OPERATIONS = _STEPS[4:]
 """Those that move pixels: rotate, shear and translate."""
 
 
@@ -125,9 +125,9 @@ class AugMix:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        return render(image, size, self._draw(image, size, generator))
+        return render_views(image, size, self._draw_recipes(image, size, generator))
 
-    def _draw(
+    def _draw_recipes(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
         """What to do for each view; only the image's size is looked at."""
@@ -167,7 +167,7 @@ def content_generator(
     image: Image.Image, seed: int, use: str = ""
 ) -> np.random.Generator:
     """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
-    digest = pixel_digest(rgb(image), f"{use}{seed} {image.width} {image.height} ")
+    digest = pixel_digest(to_rgb(image), f"{use}{seed} {image.width} {image.height} ")
     return np.random.default_rng(int.from_bytes(digest, "big"))
 
 

@@ -22,8 +22,8 @@ from fair_tta.images._load import check_enlarged, load_image, pixel_digest
 from fair_tta.images._stored import StoredFeature
 from fair_tta.images._views import AugMix, Views, check_arrays, content_generator
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import made_once
-from fair_tta.models._stored_text import no_images, sees_images
+from fair_tta.models._model_lock import computed_once
+from fair_tta.models._stored_text import refuse_images, sees_images
 
 _PROBE_EDGE = 96  # of the images that show what preprocessing does
 _HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
@@ -39,7 +39,7 @@ class PixelSpec:
         self._shift = shift
 
     @classmethod
-    def of(cls, backend: Any) -> PixelSpec | None:
+    def from_backend(cls, backend: Any) -> PixelSpec | None:
         """None if the model has no fixed size or does not normalise channel by channel."""
         preprocess = getattr(backend, "preprocess", None)
         if preprocess is None or not hasattr(backend, "encode_pixels"):
@@ -165,7 +165,7 @@ class Vision:
         if isinstance(image, StoredFeature):
             return image
         if not sees_images(self.backend):
-            no_images()
+            refuse_images()
         loaded = load_image(image)
         if max(loaded.size) > _ANY_MODEL * min(loaded.size):
             spec = self._pixel_spec
@@ -274,7 +274,7 @@ class Vision:
                 unit(self._encode_images(self._as_images(image, views)))
                 for image in images
             ]
-        step = max(1, pixels_at_once(spec.size, self.backend.device) // views.n)
+        step = max(1, views_per_pass(spec.size, self.backend.device) // views.n)
         parts = [
             self._encode_pixels(
                 self._bulk(images[i : i + step], views, spec).flatten(0, 1)
@@ -294,7 +294,7 @@ class Vision:
                 return first
             # made where the model is: images go there, not their views
             recipes = [
-                views._draw(i, spec.size, content_generator(i, self.seed))
+                views._draw_recipes(i, spec.size, content_generator(i, self.seed))
                 for i in images
             ]
             levels = render_batch(images, spec.size, recipes, backend.device)
@@ -340,22 +340,22 @@ class Vision:
         return "views" if views is self.views else "auxiliary"
 
     def _encode_images(self, images: list[Image.Image]) -> Tensor:
-        step = pixels_at_once(_SIZE, self.backend.device)
+        step = views_per_pass(_SIZE, self.backend.device)
         parts = [images[i : i + step] for i in range(0, len(images), step)]
         return torch.cat([self.backend.encode_images(part) for part in parts])
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
         backend: Any = self.backend
-        parts = pixels.split(pixels_at_once(pixels.shape[-2:], self.backend.device))
+        parts = pixels.split(views_per_pass(pixels.shape[-2:], self.backend.device))
         return torch.cat([backend.encode_pixels(part) for part in parts])
 
     @property
-    @made_once
+    @computed_once
     def _pixel_spec(self) -> PixelSpec | None:
-        return PixelSpec.of(self.backend)
+        return PixelSpec.from_backend(self.backend)
 
 
-def pixels_at_once(size: Sequence[int], device: torch.device | None = None) -> int:
+def views_per_pass(size: Sequence[int], device: torch.device | None = None) -> int:
     """How many views of a size go through the tower at once; more on a device than on a CPU."""
     most = _VIEWS_AT_ONCE if device is None or device.type == "cpu" else _VIEWS_THERE
     return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))

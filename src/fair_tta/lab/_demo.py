@@ -17,13 +17,13 @@ from rich.text import Text
 from fair_tta._identity import classifier_provenance
 from fair_tta.auditing import Audit, compare
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._records import Record, choose
+from fair_tta.datasets._records import Record, choose_sample
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import Job, Question, WorkUnit
+from fair_tta.lab.runs._job import Job, PromptSpec, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
 from fair_tta.lab.runs._runner import Progress, Runner
@@ -109,19 +109,19 @@ def run_episodes(
     count = min(number for number in (images, limit, sample) if number is not None)
     done, total = 0, count * len(seeds) * len(tasks)
     for task in tasks:
-        wording = Question(task.targets, task.sensitive, task.template)
+        wording = PromptSpec(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         provenance = classifier_provenance(clf)
         reference = task.stream(REFERENCE_SEED, split="validation")
         few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
         fitted, _, _ = fit_on_images(clf, methods, map(_source_of_drawn, few))
-        job = Job(backend, (wording,), tuple(fitted.values()), is_kept=False)
+        job = Job(backend, (wording,), tuple(fitted.values()), stores_rows=False)
         runner = Runner(job, Local())
         warm_up = map(_source_of_drawn, task.draw(min(images, 4), 0, split=split))
         next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
         for seed in seeds:
             drawn, found = [], []
-            some = choose(
+            some = choose_sample(
                 islice(task.stream(seed, split=split), images), limit, sample, seed,
                 key=lambda one: repr(one.shades),
                 group=lambda one: (one.target, *one.sensitive.values()),

@@ -17,17 +17,17 @@ from fair_tta._identity import classifier_provenance
 from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import Threshold
-from fair_tta.auditing._judge import judge, read_thresholds
+from fair_tta.auditing._judge import judge_threshold, read_thresholds
 from fair_tta.auditing._run import parse_harmful
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._records import (
     Problem,
     ProblemKind,
     Problems,
     Record,
-    check_counts,
-    choose,
+    check_limit_and_sample,
+    choose_sample,
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
@@ -36,11 +36,11 @@ from fair_tta.lab._gallery import GroupGallery
 from fair_tta.lab._unlabelled import FITS_FOLDER
 from fair_tta.lab.report import write_report
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import FittedAdapters, fit_adapters
 from fair_tta.lab.runs._runner import Runner
-from fair_tta.lab.runs._store import ROWS, Store, StoredRow
+from fair_tta.lab.runs._store import ROWS_FILE, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
 from fair_tta.methods._base import Adapter
 from fair_tta.metrics._answer_table import check_clusters, read_clusters
@@ -137,7 +137,7 @@ class FolderRun:
 
         answers = _Answers(fitted.adapters)
         with (
-            Store(self.folder / ROWS, restart=self.options.restart) as store,
+            Store(self.folder / ROWS_FILE, restart=self.options.restart) as store,
             whole_file(self.folder / PROBLEMS_FILE) as problems_csv,
             whole_file(self.folder / PREDICTIONS_FILE) as predictions_csv,
         ):
@@ -173,9 +173,9 @@ class FolderRun:
                 argument="adapters",
             )
         parse_harmful(options.harmful, self.classifier.targets)
-        check_counts(options.limit, options.sample)
+        check_limit_and_sample(options.limit, options.sample)
         label_file = self.values.labels.file
-        outputs = {(self.folder / name).resolve() for name in (ROWS, *AUDIT_FILES)}
+        outputs = {(self.folder / name).resolve() for name in (ROWS_FILE, *AUDIT_FILES)}
         if label_file.resolve() in outputs:
             raise FairTTAError(
                 f"`labels_csv` should not be a file that the audit writes (got "
@@ -191,14 +191,16 @@ class FolderRun:
         names: dict[str, Sequence[str]] = {labels.target: self.classifier.targets}
         for column in labels.sensitive:
             names[column] = self.classifier.sensitive.get(
-                column, tuple(self.values.names(column))
+                column, tuple(self.values.labels_in(column))
             )
         return names
 
     def _choose_rows(self) -> list[NumberedRow]:
         """Return the first rows, or a sample of them, with all problems of whole files."""
         options = self.options
-        allowed = self.values.allowed(self._names, skip_unknown=options.skip_unknown)
+        allowed = self.values.allowed_values(
+            self._names, skip_unknown=options.skip_unknown
+        )
         rows = _number(self.values.records(allowed))
         limit = options.limit
         if limit is not None:
@@ -206,7 +208,7 @@ class FolderRun:
             rows = takewhile(lambda row: row[0] <= limit, rows)
         seed = self.classifier._vision.seed
         chosen = list(
-            choose(
+            choose_sample(
                 rows, None, options.sample, seed, key=_key_of_row, group=_group_of_row
             )
         )
@@ -253,7 +255,7 @@ class FolderRun:
         )
         options = self.options
         adapters = answers.adapters.values()
-        job = job_of(self.classifier, adapters, options.model)
+        job = make_job(self.classifier, adapters, options.model)
         size = self.classifier._batch_size
         answered = Runner(job, options.engine or Local(), store).stream(
             rows,
@@ -262,7 +264,7 @@ class FolderRun:
             seed=self.classifier._vision.seed,
             read_ahead=True,
         )
-        n_rows = self.values.rows
+        n_rows = self.values.row_count
         n_expected = min(n_rows, options.limit or n_rows, options.sample or n_rows)
         n_finished = 0
         options.progress(0, n_expected)
@@ -271,7 +273,7 @@ class FolderRun:
                 n_finished += 1
             problem = answers.add(row, stored)
             if problem is not None:
-                cells = [number or "", problem.kind.value, problem.what]
+                cells = [number or "", problem.kind.value, problem.detail]
                 write_row(problems_file, cells)
             elif isinstance(row, Record) and not isinstance(stored, str):
                 write_row(answers_file, _prediction_cells(number, row, stored))
@@ -340,7 +342,9 @@ class FolderRun:
         finished = structs.replace(
             document,
             warnings=(*remarks, *audit.warnings),
-            thresholds=tuple(judge(threshold, document) for threshold in thresholds),
+            thresholds=tuple(
+                judge_threshold(threshold, document) for threshold in thresholds
+            ),
             provenance={**document.provenance, **options.conclude(document)},
         )
         return replace(audit, document=finished)
@@ -427,7 +431,7 @@ def _number(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
 
 
 def _key_of_row(row: NumberedRow) -> str:
-    return row[1].what if isinstance(row[1], Problem) else row[1].key
+    return row[1].detail if isinstance(row[1], Problem) else row[1].key
 
 
 def _group_of_row(row: NumberedRow) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._run import HarmSets
-from fair_tta.lab.runs._reference import Counting, FittedAdapters
+from fair_tta.lab.runs._reference import FittedAdapters, OpenEndedProgress
 from fair_tta.lab.runs._runner import Engine, Progress
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 
@@ -41,7 +41,7 @@ class FolderOptions:
     reference: str | os.PathLike[str] | None = None
     reference_is_data: bool = False
     notes: Sequence[str] = ()
-    fitting: Counting = lambda *_: None
+    fitting: OpenEndedProgress = lambda *_: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +86,4 @@ class FolderExaminationOptions(FolderOptions):
     read_ahead: bool = True
     fitted: Callable[[FittedAdapters], None] = lambda _: None
     problem: Callable[[str], None] = lambda _: None
-    progress: Counting = lambda *_: None
+    progress: OpenEndedProgress = lambda *_: None

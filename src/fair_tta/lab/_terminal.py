@@ -32,7 +32,7 @@ from rich.text import Text
 from fair_tta._io import printable, printable_lines
 
 if TYPE_CHECKING:
-    from fair_tta.lab.runs._reference import Counting
+    from fair_tta.lab.runs._reference import OpenEndedProgress
 
 _NAME_WIDTH = (
     12  # "association-": beside it five figures with intervals fit into 80 columns
@@ -115,7 +115,7 @@ def _broken(cell: Text | str, name_width: int | None) -> Text:
 
 
 @contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
+def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], OpenEndedProgress]]:
     """Yield a function that makes a progress bar on stderr, by what it counts.
 
     A bar is updated with how many are finished, and of how many. In a log it is a line now and
@@ -127,7 +127,7 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], Counting]]:
         return
     with make_progress(Console(stderr=True), is_terminal) as progress:
 
-        def counting(unit: str) -> Counting:
+        def counting(unit: str) -> OpenEndedProgress:
             task = progress.add_task(unit, total=None, visible=False)
             log = None if is_terminal else _ProgressLog(progress.tasks[-1])
 

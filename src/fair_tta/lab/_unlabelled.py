@@ -16,11 +16,11 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab._folder_options import FolderExaminationOptions
-from fair_tta.lab.runs._job import job_of
+from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_adapters
 from fair_tta.lab.runs._runner import Engine, Runner
-from fair_tta.lab.runs._store import ROWS, Store
+from fair_tta.lab.runs._store import ROWS_FILE, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.prediction import Prediction
@@ -61,9 +61,9 @@ def predict_images(
     keeping: AbstractContextManager[Store | None] = nullcontext()
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-        keeping = Store(Path(out) / ROWS, restart=restart)
+        keeping = Store(Path(out) / ROWS_FILE, restart=restart)
     with keeping as store:
-        job = job_of(classifier, adapters, model, is_kept=out is not None)
+        job = make_job(classifier, adapters, model, stores_rows=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
             _image_source,

@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method needs besides an image and the names of the classes.
+    """Requirements of a method besides an image and the names of the classes.
 
     Attributes:
         sensitive: names of sensitive attribute values, given to the classifier.
@@ -59,9 +59,10 @@ class Needs:
         views: further views of the image.
         pixels: the images themselves, see `PixelAdapter`.
         reference: reference images to be fitted on; `Adapter.reference` is None until then.
-        labels: sensitive attribute values of the reference images.
-        class_labels: classes of reference images, or of some of them.
-        values: those of the images to classify too; ``knowing(*values)`` is the method for them.
+        reference_sensitive: attribute values of the reference images, the `sensitive` of `fit`.
+        reference_labels: classes of reference images, or of some of them, the `labels` of `fit`.
+        values: attribute values of the images to classify too; ``knowing(*values)`` returns the
+            method for them.
         setting: a setting that has no default, such as a file.
         other_images: the other images of a batch, on which an answer then depends. Finished answers
             of such a method are used again only for the same images in the same batches.
@@ -72,10 +73,10 @@ class Needs:
     views: bool = False
     pixels: bool = False
     reference: bool = False
-    labels: bool = False
+    reference_sensitive: bool = False
+    reference_labels: bool = False
     values: bool = False
     setting: bool = False
-    class_labels: bool = False
     other_images: bool = False
 
     def __or__(self, other: Needs) -> Needs:
@@ -159,7 +160,7 @@ class PixelAdapter(Adapter):
         """
 
 
-def not_finite(task: Task) -> ModelError:
+def non_finite_error(task: Task) -> ModelError:
     """What to raise if a model's own features are not finite."""
     return ModelError(
         f"{task.backend.name} gives features that are not finite; if it runs in half precision, "
@@ -177,13 +178,13 @@ def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
     return softmax(task.logits(features[:, :1], texts))
 
 
-NO_IMAGE = (
+IMAGE_LOST = (
     "the projection leaves only rounding of the image; this is the zero-shot answer"
 )
-NO_CLASS = "the projection leaves only rounding of a class's prompt; this is the zero-shot answer"
+CLASS_LOST = "the projection leaves only rounding of a class's prompt; this is the zero-shot answer"
 
 
-def unless_rounding(
+def fall_back_to_zero_shot(
     task: Task, features: Tensor, found: Tensor, lost: Mapping[str, Tensor]
 ) -> Outcome:
     """Return an outcome with zero-shot's answer, and a warning, where a projection left nothing.
@@ -205,7 +206,7 @@ def unless_rounding(
     return Outcome(found, flags=flags)
 
 
-def check_from_zero(method: Adapter, *names: str) -> None:
+def check_non_negative(method: Adapter, *names: str) -> None:
     """Raise unless these settings are numbers from 0 on."""
     for name in names:
         value = getattr(method, name)
@@ -228,7 +229,7 @@ class Texts:
     joint: Callable[[str], Tensor] = field(repr=False)
 
 
-def own_texts(task: Task) -> Texts:
+def original_texts(task: Task) -> Texts:
     """The features of the prompts as they are."""
 
     def joint(attribute: str) -> Tensor:
@@ -266,7 +267,7 @@ class UsesTexts(Adapter):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """The outcome with the task's own features of prompts."""
-        return self.adapt_texts(task, features, own_texts(task))
+        return self.adapt_texts(task, features, original_texts(task))
 
 
 @dataclass(frozen=True)
@@ -362,7 +363,9 @@ def check_instance(adapter: Any) -> Adapter:
 
 def check_sensitive(adapter: Adapter, task: Task) -> None:
     """Raise if a method needs names of attribute values that the task does not have."""
-    if (adapter.needs.sensitive or adapter.needs.labels) and not task.sensitive:
+    if (
+        adapter.needs.sensitive or adapter.needs.reference_sensitive
+    ) and not task.sensitive:
         raise PromptError(
             f"{type(adapter).__name__} needs sensitive attribute values: pass `sensitive=[...]`."
         )
@@ -388,9 +391,9 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
             "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
         )
     if checked.needs.prompt_gradient:
-        if task.templates._others:
+        if task.templates._further:
             raise PromptError(
-                f"{name} tunes the words of one template (got {1 + len(task.templates._others)}): "
+                f"{name} tunes the words of one template (got {1 + len(task.templates._further)}): "
                 "pass one sentence as `template`, or choose a method that does not tune the prompt."
             )
         try:

@@ -101,10 +101,8 @@ def cross_fit(
             f"cross-fitting needs more different images (got {n}, all in one fold): name reference "
             "images, or methods that need none."
         )
-    if n < FittedMethod._enough:
-        few = (
-            f"with fewer than {FittedMethod._enough} what a method learns is uncertain."
-        )
+    if n < FittedMethod._recommended_images:
+        few = f"with fewer than {FittedMethod._recommended_images} what a method learns is uncertain."
         warnings.warn(
             f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3
         )
@@ -115,7 +113,7 @@ def cross_fit(
         warnings.simplefilter("ignore", SmallReferenceWarning)  # of each fit
         for name, method in adapters.items():
             if not method.is_fitted:
-                uses = bool(class_labels) and method.needs.class_labels
+                uses = bool(class_labels) and method.needs.reference_labels
                 *of_folds, of_all = (
                     fit_encoded(
                         classifier,

@@ -1,8 +1,8 @@
 """Fitting on reference images: a method declares what it learns, the rest is here.
 
 A method that is fitted is a frozen dataclass with the base `FittedMethod` and a field ``reference:
-Reference | None = None``. Its `needs` say whether it has to know the sensitive values (``labels``)
-or the classes (``class_labels``) of the reference images. It adds `_learn`, `adapt`, and where it
+Reference | None = None``. Its `needs` say whether it has to know the sensitive values (``reference_sensitive``)
+or the classes (``reference_labels``) of the reference images. It adds `_learn`, `adapt`, and where it
 helps `_prepare`.
 """
 
@@ -21,8 +21,14 @@ from torch import Tensor
 
 from fair_tta.errors import FairTTAError, ImageError, ModelError, SmallReferenceWarning
 from fair_tta.images._load import image_bar, is_single_image
-from fair_tta.images._stored import Features, feature_batches, read_features
-from fair_tta.methods._base import Adapter, Chained, Needs, check_sensitive, not_finite
+from fair_tta.images._stored import Features, as_unit_features, feature_batches
+from fair_tta.methods._base import (
+    Adapter,
+    Chained,
+    Needs,
+    check_sensitive,
+    non_finite_error,
+)
 from fair_tta.methods._reference import Reference, TaskIdentity
 from fair_tta.prompts._task import Task
 
@@ -33,7 +39,7 @@ ClassLabels: TypeAlias = Iterable[str | None] | Mapping[int, str]
 """The class of each image, None where it is not known, or ``{place of an image: class}``."""
 
 
-def read_labels(
+def index_attribute_values(
     labels: SensitiveLabels | None, sensitive: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Tensor]:
     """``{attribute: [images]}``, the places of the values among those of the attribute."""
@@ -77,7 +83,7 @@ def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
     return torch.tensor([names.index(name) for name in given], device="cpu")
 
 
-def read_classes(
+def index_classes(
     labels: ClassLabels | None, names: Iterable[str]
 ) -> tuple[dict[int, int], int]:
     """``{place of an image: place of its class}``, and the least number of images."""
@@ -131,15 +137,17 @@ class ReferenceBatch:
     classes: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
-def compare(images: Any, task: Task) -> None:
+def warn_if_other_model(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images._compare(
+        images._warn_if_other_model(
             torch.cat([task.target_features, *task.sensitive_features.values()])
         )
 
 
-def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[Any]:
+def encode_in_batches(
+    classifier: EncodesImages, images: Any, progress: bool
+) -> Iterator[Any]:
     """Features of images, `batch_size` at a time; stored ones in chunks."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
@@ -147,7 +155,7 @@ def encoded(classifier: EncodesImages, images: Any, progress: bool) -> Iterator[
             "features: Features(array)).",
             argument="images",
         )
-    compare(images, classifier._task)
+    warn_if_other_model(images, classifier._task)
     stream, is_stored = iter(images), isinstance(images, Features)
     parts = iter(lambda: list(islice(stream, classifier._batch_size)), [])
     with image_bar(images, progress) as bar:
@@ -175,9 +183,9 @@ class FittedMethod(Adapter):
     reference: Reference | None = None
 
     needs = Needs(reference=True)
-    _enough: ClassVar[int] = 300
+    _recommended_images: ClassVar[int] = 300
     """Fewer reference images warn."""
-    _learnt_with: ClassVar[tuple[str, ...]] = ()
+    _fit_settings: ClassVar[tuple[str, ...]] = ()
     """Settings without which `_learn` would give something else."""
 
     @abstractmethod
@@ -229,7 +237,7 @@ class FittedMethod(Adapter):
         reference, name = self.reference, type(self).__name__
         if reference is None:
             raise FairTTAError(
-                f"{name} has not been fitted: call `{fit_call(self.needs)}` with {self._enough} or "
+                f"{name} has not been fitted: call `{fit_call(self.needs)}` with {self._recommended_images} or "
                 "more images like those to come, or pass the path of a saved one as `adapter`."
             )
         reference._check(name, settings_of(self))
@@ -240,8 +248,8 @@ class FittedMethod(Adapter):
 
 def fit_call(needs: Needs) -> str:
     """Return how a method is fitted, as it is typed."""
-    labels = ", labels" * needs.class_labels
-    return f"clf.fit(images{labels}{', sensitive=values' * needs.labels})"
+    labels = ", labels" * needs.reference_labels
+    return f"clf.fit(images{labels}{', sensitive=values' * needs.reference_sensitive})"
 
 
 def fit_method(
@@ -255,7 +263,7 @@ def fit_method(
 ) -> Any:
     """Return the method as it is after it has learnt from images; see `FairTPTClassifier.fit`."""
     _check_given(method, labels, sensitive)
-    features: Iterable[Any] = encoded(classifier, images, progress)
+    features: Iterable[Any] = encode_in_batches(classifier, images, progress)
     learners = [part for part in method.parts if isinstance(part, FittedMethod)]
     if len(learners) > 1:  # images may be an iterator, and are encoded once
         features = list(features)
@@ -290,14 +298,14 @@ def _check_given(
         (
             "labels",
             labels,
-            needs.class_labels,
+            needs.reference_labels,
             "the class of each image, or None",
             "classes",
         ),
         (
             "sensitive",
             sensitive,
-            needs.labels,
+            needs.reference_sensitive,
             "the value of each image",
             "attribute values",
         ),
@@ -342,8 +350,8 @@ def fit_encoded(
         classifier,
         feature_batches(features),
         None,
-        labels if method.needs.class_labels else None,
-        sensitive if method.needs.labels else None,
+        labels if method.needs.reference_labels else None,
+        sensitive if method.needs.reference_sensitive else None,
     )
 
 
@@ -370,8 +378,12 @@ def _learnt(
     task, count = classifier._task, 0
     like = task.target_features.cpu().double()
     check_sensitive(method, task)
-    values = read_labels(sensitive, task.sensitive) if method.needs.labels else {}
-    classes, labelled = read_classes(labels, task.targets)
+    values = (
+        index_attribute_values(sensitive, task.sensitive)
+        if method.needs.reference_sensitive
+        else {}
+    )
+    classes, labelled = index_classes(labels, task.targets)
     is_list = labels is not None and not isinstance(labels, Mapping)
 
     def check_counts(images: int) -> None:
@@ -399,9 +411,9 @@ def _learnt(
                 raise ModelError(
                     f"the weights of {task.backend.name} changed during `fit`: fit again."
                 )
-            v = read_features(features, like)[:, 0]
+            v = as_unit_features(features, like)[:, 0]
             if not bool(v.isfinite().all()):
-                raise not_finite(task)
+                raise non_finite_error(task)
             here = {
                 key: places[count : count + len(v)] for key, places in values.items()
             }
@@ -413,7 +425,7 @@ def _learnt(
         check_counts(count)
         if not count:
             raise FairTTAError(
-                f"`images` should be reference images, {method._enough} or more (got none).",
+                f"`images` should be reference images, {method._recommended_images} or more (got none).",
                 argument="images",
             )
 
@@ -426,14 +438,14 @@ def _learnt(
             f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
             "precision, try float32."
         )
-    if count < method._enough:
+    if count < method._recommended_images:
         warnings.warn(
-            f"{name} was fitted on {count} images; with fewer than {method._enough} what it has "
+            f"{name} was fitted on {count} images; with fewer than {method._recommended_images} what it has "
             "learnt is uncertain.",
             SmallReferenceWarning,
             stacklevel=5,
         )
-    settings = {key: getattr(method, key) for key in method._learnt_with}
+    settings = {key: getattr(method, key) for key in method._fit_settings}
     reference = Reference(name, count, TaskIdentity.of(task), learnt, settings)
     every: Any = method
     fitted: F = replace(every, reference=reference)
@@ -460,11 +472,11 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
     reference._save(path, settings_of(adapter))
 
 
-def load_one_of(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
+def load_saved_method(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
     """Return the method that `save_adapter` has written, if it is of one of these classes."""
     by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
     learnt_with = {
-        name: getattr(kind, "_learnt_with", ()) for name, kind in by_name.items()
+        name: getattr(kind, "_fit_settings", ()) for name, kind in by_name.items()
     }
     reference, settings = Reference._read(path, learnt_with)
     kind = by_name[reference.method]

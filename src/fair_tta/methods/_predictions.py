@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fair_tta._linalg import shape_of
 from fair_tta.errors import FairTTAError
-from fair_tta.methods._base import Adapter, Outcome, not_finite
+from fair_tta.methods._base import Adapter, Outcome, non_finite_error
 from fair_tta.methods.tuning._entropy import normalised_entropy
 from fair_tta.metrics.simplex import distance, flip_margin
 from fair_tta.prediction import Prediction
@@ -31,7 +31,7 @@ def to_predictions(
     Raises:
         ModelError: zero-shot's outcome is not finite.
     """
-    is_checked = not is_own(adapter)
+    is_checked = not is_builtin(adapter)
     if is_checked:
         _check_outcome(adapter, adapted, task, len(zero_shot.probabilities))
     names = {_TARGET: task.targets, **task.sensitive}
@@ -40,7 +40,7 @@ def to_predictions(
     if adapted is zero_shot:
         changed = {}
     numbers = {name: getattr(adapted, name) for name in _NUMBERS}
-    host = fetch(
+    host = fetch_to_cpu(
         {("before", name): p for name, p in before.items()}
         | {("after", name): p for name, p in changed.items()}
         | {("flag", text): flag for text, flag in adapted.flags.items()}
@@ -52,7 +52,7 @@ def to_predictions(
     )
     before = {name: host["before", name] for name in before}
     if not bool(before[_TARGET].isfinite().all()):
-        raise not_finite(task)
+        raise non_finite_error(task)
     changed = {name: host["after", name] for name in changed}
     finite = torch.stack(
         [p.isfinite().all(1) for p in (changed or before).values()]
@@ -103,12 +103,12 @@ def to_predictions(
     return predictions
 
 
-def is_own(adapter: Adapter) -> bool:
+def is_builtin(adapter: Adapter) -> bool:
     """Whether a method is of this library, so that its outcome needs no check."""
     return all(type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
 
 
-def fetch(parts: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
+def fetch_to_cpu(parts: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
     """``{name: [images, numbers]}`` on the CPU in float64; ``[images]`` becomes ``[images, 1]``.
 
     Each device is waited for once, whatever there is to fetch from it.

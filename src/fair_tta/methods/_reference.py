@@ -22,7 +22,7 @@ from fair_tta._linalg import unit
 from fair_tta.errors import FairTTAError
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name
-from fair_tta.models._model_lock import borrowed, made_once
+from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
 
@@ -63,7 +63,7 @@ class TaskIdentity:
         }
         every = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
-            with borrowed(task.backend):
+            with eval_mode_no_grad(task.backend):
                 every.append(unit(task.backend.encode_images([probe_image()])))
         features = torch.cat(every).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, features)
@@ -126,10 +126,10 @@ class Reference:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    @made_once
+    @computed_once
     def digest(self) -> str:
         """SHA-256 of the content."""
-        return _digest(self._about(self.settings), self._every_tensor())
+        return _reference_digest(self._about(self.settings), self._every_tensor())
 
     def _identity_settings(self) -> dict[str, Any]:
         """For `fair_tta._identity.describe`."""
@@ -143,7 +143,7 @@ class Reference:
             settings: all settings of the method.
         """
         about, tensors = self._about(settings), self._every_tensor()
-        about["sha256"] = _digest(about, tensors)
+        about["sha256"] = _reference_digest(about, tensors)
         write_whole(path, save(tensors, {"about": _json(about)}))
 
     @classmethod
@@ -168,7 +168,7 @@ class Reference:
                 if about["format"] != _FORMAT:
                     raise ValueError(f"another format, {about['format']}")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if about.pop("sha256") != _digest(about, tensors):
+            if about.pop("sha256") != _reference_digest(about, tensors):
                 raise ValueError("damaged")
             _check_types(about, tensors["identity"])
             identity = TaskIdentity(
@@ -247,7 +247,7 @@ class Reference:
         return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
 
 
-def _digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def _reference_digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     content = sha256(_json(about).encode())
     for name, value in sorted(tensors.items()):
         content.update(_json([name, str(value.dtype), list(value.shape)]).encode())

@@ -29,7 +29,7 @@ import torch
 
 from fair_tta.errors import FairTTAError, near
 from fair_tta.methods._base import Adapter, Chained, check_instance
-from fair_tta.methods._fitting import FittedMethod, load_one_of
+from fair_tta.methods._fitting import FittedMethod, load_saved_method
 from fair_tta.methods.corrections._association_correction import (
     AssociationCorrection,
 )
@@ -232,7 +232,7 @@ class Packed:
         )
 
 
-def load_own(path: Path, name: str) -> Any:
+def load_user_method(path: Path, name: str) -> Any:
     """A user-defined adapter with its defaults.
 
     Args:
@@ -357,7 +357,7 @@ Adapters: TypeAlias = Iterable[AnyAdapter] | Mapping[str, AnyAdapter]
 """Methods in any of these ways, or these by name."""
 
 
-def find_adapter(adapter: Any) -> Any:
+def resolve_adapter(adapter: Any) -> Any:
     """Return the method of a text, as on the command line but for user files, or of a path."""
     if isinstance(adapter, os.PathLike):
         return load_adapter(adapter)
@@ -420,7 +420,7 @@ def _one(text: str, folder: Path) -> Any:
     if file:
         path = Path(os.path.abspath(folder / os.path.expanduser(file[1])))
         name = (file[2] or "").strip()
-        default, what = load_own(path, name), f"{path.name}:{name}"
+        default, what = load_user_method(path, name), f"{path.name}:{name}"
         with _running(what, path, (FairTTAError,)):
             return _set(what, default, file[3] or "", folder)
     if text.strip().endswith(_SAVED) and "=" not in text:
@@ -462,4 +462,4 @@ def load_adapter(path: str | os.PathLike[str], *classes: type[Any]) -> Any:
     Raises:
         FairTTAError: there is no such file, it is damaged, or not of such a method.
     """
-    return load_one_of(path, classes or ADAPTERS.values())
+    return load_saved_method(path, classes or ADAPTERS.values())

@@ -73,7 +73,7 @@ _CONFIG = "open_clip_config.json"
 _TOKENIZER_SETTINGS = ("clean", "language", "reduction_mask", "strip_sep_token")
 
 
-def find(
+def find_model_files(
     name: str, patterns: str = "*.json", *, offline: bool = False
 ) -> tuple[Path, str | None]:
     """The folder with the small files of a model, and its revision if it is on the hub.
@@ -103,7 +103,7 @@ def _download(name: str, patterns: str, offline: bool = False) -> tuple[Path, st
     return folder, folder.name
 
 
-def source_of(revision: str | None) -> dict[str, Any]:
+def loading_options(revision: str | None) -> dict[str, Any]:
     """How transformers should load: a folder, which has no revision, never asks the network."""
     offline = revision is None
     return {
@@ -344,4 +344,4 @@ def _named(
             name,
             f"its config has {key!r}: {_shorten(other)}, which is not the id of a model",
         )
-    return find(other, patterns, offline=offline)
+    return find_model_files(other, patterns, offline=offline)

@@ -17,14 +17,14 @@ from fair_tta.miniature._model import FOLDER
 from fair_tta.models._allowed_models import (
     check_folder,
     check_sizes,
-    find,
+    find_model_files,
     load_open_clip_string,
-    source_of,
+    loading_options,
 )
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import untouched
+from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._open_clip import OpenClipBackend
-from fair_tta.models._stored_text import no_images, sees_images
+from fair_tta.models._stored_text import refuse_images, sees_images
 from fair_tta.models._transformers import TransformersBackend, is_text_tower
 
 
@@ -70,7 +70,7 @@ def resolve(model: Any, processor: Any = None) -> Backend:
 
 def _resolve(model: Any, processor: Any) -> Backend:
     if isinstance(model, str | Path):
-        with untouched():
+        with eval_mode_lock():
             return _from_string(str(model), processor)
     if isinstance(model, tuple | list):
         return _from_tuple(tuple(map(_unwrapped, model)))
@@ -94,7 +94,7 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
         return _from_open_clip(model)
     if isinstance(model, nn.Module) and callable(processor):  # a text tower
-        return OpenClipBackend(model, no_images, processor)
+        return OpenClipBackend(model, refuse_images, processor)
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
@@ -118,9 +118,9 @@ def _from_string(name: str, processor: Any) -> Backend:
     import transformers
 
     try:
-        folder, revision = find(name)
+        folder, revision = find_model_files(name)
         check_folder(name, folder)
-        source: Any = source_of(revision)
+        source: Any = loading_options(revision)
         config = transformers.AutoConfig.from_pretrained(name, **source)
         blip = "BlipForImageTextRetrieval" in (
             getattr(config, "architectures", None) or ()
@@ -199,7 +199,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
         tokenizer = getattr(processor, "tokenizer", None)
     if is_text_tower(model):
         tokenizer = tokenizer or processor
-        image_processor = image_processor or no_images
+        image_processor = image_processor or refuse_images
     if not callable(image_processor) or not callable(tokenizer):
         raise ModelError(
             "`processor` should be a transformers processor with image_processor and tokenizer, "
@@ -217,10 +217,10 @@ def _load_processor(name: str, revision: str | None = None) -> Any:
 
     try:
         if revision is None:
-            folder, revision = find(name)
+            folder, revision = find_model_files(name)
             check_folder(name, folder, is_model=False)
-        source: Any = source_of(revision)
-        with untouched():
+        source: Any = loading_options(revision)
+        with eval_mode_lock():
             return transformers.AutoProcessor.from_pretrained(name, **source)
     except (ImportError, ModelError):
         raise

@@ -11,7 +11,7 @@ from functools import wraps
 from itertools import chain
 from operator import attrgetter
 from threading import RLock, current_thread, get_ident, main_thread
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,46 +20,55 @@ from torch import Tensor, nn
 from fair_tta.errors import ModelError, TowerError
 
 
+class _Block(NamedTuple):
+    """A `with` block of `eval_mode_lock` that has not ended."""
+
+    thread: int
+    is_exclusive: bool
+
+
 class _Users:
-    """The threads that hold a model, and the modules that they took out of training mode."""
+    """The blocks in which threads hold a model, and the modules to return to training mode."""
 
     def __init__(self) -> None:
-        self.lock: Any = RLock()  # of the one that changes it
-        self.blocks: dict[object, int] = {}  # the outermost block of each thread
-        self.training: list[nn.Module] = []  # modules that the last of them sets back
+        self.lock = RLock()  # held in exclusive blocks
+        self.blocks: dict[object, _Block] = {}
+        self.training: list[nn.Module] = []
 
-    def has_this_thread(self, alone: bool) -> bool:
-        """Return whether this thread is in a block already, and alone if it has to be."""
-        with _moment:
-            is_inside = get_ident() in self.blocks.values()
-        return is_inside and (
-            not alone or self.lock._is_owned()
-        )  # as `Condition` asks an RLock
+    def has_this_thread(self, exclusive: bool = False) -> bool:
+        """Return whether this thread is in a block, in an exclusive one if that is needed."""
+        thread = get_ident()
+        with _registry_lock:
+            return any(
+                block.thread == thread and (block.is_exclusive or not exclusive)
+                for block in self.blocks.values()
+            )
 
-    def enter(self, module: nn.Module | None, block: object) -> None:
-        """Set a model to eval mode for a block, unless this thread holds it already."""
-        with _moment:
-            if get_ident() in self.blocks.values():
+    def enter(self, module: nn.Module | None, key: object, exclusive: bool) -> None:
+        """Begin a block; the first one of a thread sets the model to eval mode."""
+        with _registry_lock:
+            is_nested = self.has_this_thread()
+            self.blocks[key] = _Block(get_ident(), exclusive)
+            if is_nested:
                 return
-            self.blocks[block] = get_ident()
-            training = [inside for inside in _modules(module) if inside.training]
+            training = [part for part in _modules(module) if part.training]
             self.training += training
-            for inside in training:
-                inside.training = False
+            for part in training:
+                part.training = False
 
-    def leave(self, block: object) -> None:
-        """End a block; after the last one all modes are as before. May be called repeatedly."""
-        with _moment:
-            self.blocks.pop(block, None)
+    def leave(self, key: object) -> None:
+        """End a block, and restore all modes after the last one; a second call changes nothing."""
+        with _registry_lock:
+            self.blocks.pop(key, None)
             if not self.blocks:
-                for inside in self.training:
-                    inside.training = True
+                for part in self.training:
+                    part.training = True
                 self.training = []
 
 
-# For all models, held for moments. It can be entered again because the garbage collector may close
-# an abandoned block at any moment.
-_moment = RLock()
+# One lock for the lists of blocks of all models, held only while they are read or changed. It is
+# reentrant because the garbage collector may close an abandoned block at any moment.
+_registry_lock = RLock()
 _users: WeakKeyDictionary[nn.Module, _Users] = WeakKeyDictionary()
 
 
@@ -69,11 +78,13 @@ def _users_of(module: nn.Module) -> _Users:
 
 
 @contextmanager
-def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterator[None]:
+def eval_mode_lock(
+    module: nn.Module | None = None, *, exclusive: bool = True
+) -> Iterator[None]:
     """Hold a model in eval mode for a block; afterwards its train/eval flags are as before.
 
-    One thread at a time is `alone` with a model: whoever adds hooks or exchanges tensors for a
-    while, in the text tower only. Others, who run the vision tower, need not wait for it.
+    One thread at a time may hold a model exclusively, which it must to add hooks or to exchange
+    tensors for a while (in the text tower only). Others, which run the vision tower, do not wait.
 
     Tensors made inside can enter autograd later, also if the caller is in `torch.inference_mode`;
     the caller's autocast does not reach inside, so that predictions do not depend on it. Weights,
@@ -85,84 +96,87 @@ def untouched(module: nn.Module | None = None, *, alone: bool = True) -> Iterato
 
     # Within a block of the same thread, such as that of a whole `predict`, nothing is left to do
     # unless the caller has entered autocast or inference mode there.
-    is_plain = not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled(
-        device
-    )
-    if is_plain and (users is None or users.has_this_thread(alone)):
+    is_inference = torch.is_inference_mode_enabled()
+    is_plain = not is_inference and not torch.is_autocast_enabled(device)
+    if is_plain and (users is None or users.has_this_thread(exclusive)):
         yield
         return
 
     users = _Users() if users is None else users
-    block = object()
-    with users.lock if alone else nullcontext():
-        grad = torch.is_grad_enabled()
-        is_inference = torch.is_inference_mode_enabled()
+    key = object()
+    with users.lock if exclusive else nullcontext():
+        has_gradients = torch.is_grad_enabled()
         try:
             try:
-                users.enter(module, block)
+                users.enter(module, key, exclusive)
+                # Leaving inference mode turns gradients on, hence their own context.
                 with (
                     torch.inference_mode(False) if is_inference else nullcontext(),
-                    torch.set_grad_enabled(
-                        grad
-                    ),  # leaving inference mode turns gradients on
+                    torch.set_grad_enabled(has_gradients),
                     torch.autocast(device, enabled=False),
                 ):
                     yield
             finally:
-                users.leave(block)
+                users.leave(key)
         finally:
-            users.leave(block)  # again, as Ctrl-C may have interrupted the first
+            users.leave(key)  # again, as Ctrl-C may have interrupted the first
 
 
 def _modules(module: nn.Module | None) -> list[nn.Module]:
-    """All modules; faster than `nn.Module.modules`, which removes repeats."""
-    found: list[nn.Module] = []
+    """Return all modules, faster than `nn.Module.modules`, which removes repeats."""
+    modules: list[nn.Module] = []
     waiting: list[nn.Module | None] = [module]
     while waiting:
-        inside = waiting.pop()
-        if inside is not None:
-            found.append(inside)
-            waiting += inside._modules.values()
-    return found
+        part = waiting.pop()
+        if part is not None:
+            modules.append(part)
+            waiting += part._modules.values()
+    return modules
 
 
 @contextmanager
-def borrowed(backend: object, *, alone: bool = True) -> Iterator[nn.Module | None]:
-    """`untouched` for the model of a backend, if it has one, and without gradients."""
+def eval_mode_no_grad(
+    backend: object, *, exclusive: bool = True
+) -> Iterator[nn.Module | None]:
+    """Hold the model of a backend, if it has one, in eval mode and without gradients."""
     model = getattr(backend, "model", None)
     module = model if isinstance(model, nn.Module) else None
-    with untouched(module, alone=alone), torch.no_grad():
+    with eval_mode_lock(module, exclusive=exclusive), torch.no_grad():
         yield module
 
 
 @contextmanager
-def quiet(module: str = "") -> Iterator[None]:
-    """Ignore warnings of modules that match a pattern, in the main thread.
+def ignore_warnings_of(module_pattern: str = "") -> Iterator[None]:
+    """Ignore warnings of modules whose names match a pattern, in the main thread.
 
-    Filters are global, so other threads, which could not restore them safely, warn as always.
+    Filters are global: other threads could not restore them safely, so these warn as always.
     """
     if current_thread() is not main_thread():
         yield
         return
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=module)
+        warnings.filterwarnings("ignore", module=module_pattern)
         yield
 
 
-_ODD = (RuntimeError, NotImplementedError, TypeError)
-"""What tensors raise that are on several devices, or not plain ones."""
+_TENSOR_ERRORS = (RuntimeError, NotImplementedError, TypeError)
+"""Errors of tensors that are sharded over devices or otherwise not plain ones."""
 
 
 class WeightChangeDetector:
-    """Compares a model with an earlier state by what PyTorch counts, without reading any weight.
+    """Comparison of a model with an accepted state by PyTorch's counts, without reading weights.
 
-    A copy starts anew, so that it finds its model changed.
+    A copy starts without an accepted state, so that it finds its model changed.
     """
 
     def __init__(self) -> None:
         self._accepted: Hashable = None
-        # What the accepted state refers to, so that nothing new gets its identity or address.
-        self._kept: tuple[list[nn.Module], list[Tensor], list[Tensor]] = [], [], []
+        # Objects of the accepted state, kept alive so that nothing new gets their ids or addresses.
+        self._kept_alive: tuple[list[nn.Module], list[Tensor], list[Tensor]] = (
+            [],
+            [],
+            [],
+        )
 
     def __reduce__(self) -> tuple[type[WeightChangeDetector], tuple[()]]:
         return WeightChangeDetector, ()
@@ -174,9 +188,9 @@ class WeightChangeDetector:
     def accept(self, model: nn.Module | None) -> None:
         """Compare with the present state from now on."""
         modules = _modules(model)
-        tensors = _tensors(modules)
+        tensors = _parameters_and_buffers(modules)
         storages = [tensor.detach() for tensor in tensors]
-        self._kept = modules, tensors, storages
+        self._kept_alive = modules, tensors, storages
         self._accepted = state_of(model)
 
 
@@ -188,33 +202,37 @@ def state_of(model: nn.Module | None) -> Hashable:
     inference mode have none.
     """
     modules = _modules(model)
-    tensors = _tensors(modules)
-    identities = tuple(map(id, modules)), tuple(map(id, tensors))
-    numbers = _of_each(Tensor.data_ptr, tensors), _of_each(_version, tensors)
-    return identities, numbers, _hooks(modules)
+    tensors = _parameters_and_buffers(modules)
+    return (
+        tuple(map(id, modules)),
+        tuple(map(id, tensors)),
+        _read_each(Tensor.data_ptr, tensors),
+        _read_each(_version, tensors),
+        _user_hooks(modules),
+    )
 
 
-def _of_each(
+def _read_each(
     read: Callable[[Tensor], int], tensors: list[Tensor]
 ) -> tuple[int | None, ...]:
     """Read a number of each tensor; None where a tensor has no such number."""
     try:
         return tuple(map(read, tensors))
-    except _ODD:
+    except _TENSOR_ERRORS:
         return tuple([_number_or_none(read, tensor) for tensor in tensors])
 
 
 def _number_or_none(read: Callable[[Tensor], int], tensor: Tensor) -> int | None:
     try:
         return read(tensor)
-    except _ODD:
+    except _TENSOR_ERRORS:
         return None
 
 
 _version = attrgetter("_version")
 
 
-def _tensors(modules: list[nn.Module]) -> list[Tensor]:
+def _parameters_and_buffers(modules: list[nn.Module]) -> list[Tensor]:
     """Return all parameters and buffers."""
     tensors: list[Tensor | None] = []
     for module in modules:
@@ -223,10 +241,10 @@ def _tensors(modules: list[nn.Module]) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor is not None]
 
 
-def _hooks(modules: list[nn.Module]) -> tuple[int, ...]:
-    """Return the numbers of the user's forward hooks, each of which PyTorch gives out once.
+def _user_hooks(modules: list[nn.Module]) -> tuple[int, ...]:
+    """Return PyTorch's numbers of the user's forward hooks, none of which is used twice.
 
-    Hooks of this package are there for one call, and other threads need not wait for its end.
+    Hooks of this package last for one call, during which other threads may look at the model.
     """
     numbers: list[int] = []
     for module in modules:
@@ -240,7 +258,7 @@ def _is_ours(hook: Callable[..., Any]) -> bool:
     return str(getattr(hook, "__module__", "")).startswith("fair_tta.")
 
 
-def check_present(model: nn.Module) -> None:
+def check_weights_present(model: nn.Module) -> None:
     """Raise `ModelError` if some weights have no values, as on the meta device."""
     tensors = chain(model.named_parameters(), model.named_buffers())
     absent = next((name for name, tensor in tensors if tensor.is_meta), None)
@@ -252,20 +270,19 @@ def check_present(model: nn.Module) -> None:
         )
 
 
-_finite: WeakKeyDictionary[nn.Module, Hashable] = (
-    WeakKeyDictionary()
-)  # states that were checked
+# The state in which each model was last found finite.
+_finite_states: WeakKeyDictionary[nn.Module, Hashable] = WeakKeyDictionary()
 
 
-def check_finite(model: nn.Module | None) -> None:
-    """Raise `ModelError` if weights are not finite, unless this state of them was checked before.
+def check_weights_finite(model: nn.Module | None) -> None:
+    """Raise `ModelError` if weights are not finite, unless this state was checked before.
 
-    Attention without a mask may swallow a NaN, so that answers do not show it.
+    Attention without a mask may hide a NaN, so that answers do not show it.
     """
     if model is None:
         return
     state = state_of(model)
-    if _finite.get(model) == state:
+    if _finite_states.get(model) == state:
         return
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel() and not _is_finite(weight):
@@ -274,54 +291,55 @@ def check_finite(model: nn.Module | None) -> None:
                 "they are damaged; if the model runs in half precision, try float32.",
                 argument="model",
             )
-    _finite[model] = state
+    _finite_states[model] = state
 
 
 @torch.no_grad()
 def _is_finite(weight: Tensor) -> bool:
     try:
         return bool(torch.stack(torch.aminmax(weight)).isfinite().all())
-    except _ODD:
+    except _TENSOR_ERRORS:
         return True
 
 
-def exponential(log_scale: Any, name: str) -> float:
-    """The inverse temperature from its logarithm, which a model keeps."""
+def scale_from_log(log_scale: Any, name: str) -> float:
+    """Return the inverse temperature from the logarithm that a model stores."""
     try:
         return math.exp(float(log_scale))
     except OverflowError as error:
         raise ModelError(
-            f"the logit scale of {name} is too large for a number, so its weights may be damaged: "
+            f"the logit scale of {name} is too large for a float, so its weights may be damaged: "
             "load it again, or pass `scale`."
         ) from error
 
 
 @contextmanager
-def explained(model: nn.Module, tower: str) -> Iterator[None]:
-    """Turn an error that comes of a tower's weights into a `ModelError` with advice.
+def advise_on_error(model: nn.Module, tower: str) -> Iterator[None]:
+    """Turn an error caused by the state of a tower's weights into a `ModelError` with advice.
 
-    Any other error stays as it is: it may be about one image only.
+    Any other error passes unchanged: it may be about one image only.
     """
     try:
         yield
     except RuntimeError as error:
-        advice = remedy(model, str(error))
+        advice = advice_for(model, str(error))
         if not advice:
             raise
         raise ModelError(f"{tower} fails: {error}{advice}") from error
 
 
-def remedy(model: nn.Module, error: str) -> str:
-    """Advice if an error comes of weights in several precisions or on several devices, or ""."""
+def advice_for(model: nn.Module, error: str) -> str:
+    """Return advice if weights of several dtypes or devices explain the error, else ""."""
+    # Single numbers, such as the temperature, keep their precision in half-precision models.
     weights = [p for p in model.parameters() if p.is_floating_point() and p.ndim > 0]
-    kinds = sorted({str(p.dtype).removeprefix("torch.") for p in weights})
-    places = sorted({str(p.device) for p in weights})
-    if len(kinds) > 1 and "type" in error:
-        advice = "give all one precision, as `model.float()` does"
-        return f" (Its weights are in {' and '.join(kinds)}: {advice}.)"
-    if len(places) > 1 and "device" in error:
-        advice = "bring all to one, as `model.to('cpu')` does"
-        return f" (Its weights are on {' and '.join(places)}: {advice}.)"
+    dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in weights})
+    devices = sorted({str(p.device) for p in weights})
+    if len(dtypes) > 1 and "type" in error:
+        advice = "convert all to one, as `model.float()` does"
+        return f" (Its weights are in {' and '.join(dtypes)}: {advice}.)"
+    if len(devices) > 1 and "device" in error:
+        advice = "move all to one, as `model.to('cpu')` does"
+        return f" (Its weights are on {' and '.join(devices)}: {advice}.)"
     return ""
 
 
@@ -329,19 +347,21 @@ Owner = TypeVar("Owner")
 Value = TypeVar("Value")
 
 
-def made_once(make: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
-    """For use under `property`: keep the value in the instance.
+def computed_once(compute: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
+    """Keep a property's value in its instance; apply it below `@property`.
 
-    `functools.cached_property` of Python 3.11 holds a lock for all instances while it
-    computes a value, which deadlocks with the lock of a model. Here two threads may both compute
-    it, and get the value of the first.
+    `functools.cached_property` of Python 3.11 holds one lock for all instances while it computes
+    a value, which deadlocks with the lock of a model. Here two threads may both compute the value,
+    and both get that of the first.
     """
-    name = make.__name__
+    name = compute.__name__
 
-    @wraps(make)
+    @wraps(compute)
     def get(instance: Owner) -> Value:
-        kept: dict[str, Value] = vars(instance)
-        return kept[name] if name in kept else kept.setdefault(name, make(instance))
+        values: dict[str, Value] = vars(instance)
+        if name in values:
+            return values[name]
+        return values.setdefault(name, compute(instance))
 
     return get
 
@@ -350,7 +370,7 @@ TowerCall = Callable[[Any, Tensor], Tensor]
 
 
 class CallModule(nn.Module):
-    """`functional_call` needs a module whose forward is the call of a tower."""
+    """A module whose forward is the call of a tower, as `functional_call` needs."""
 
     def __init__(self, model: nn.Module, call: TowerCall) -> None:
         super().__init__()
@@ -362,20 +382,21 @@ class CallModule(nn.Module):
 
 
 def image_twin(model: nn.Module, call: TowerCall) -> nn.Module:
-    """A module from pixels to features, in eval mode, that nobody else runs.
+    """Return a private module from pixels to features, in eval mode.
 
     `torch.func.functional_call` puts other weights into modules while it runs, which other threads
-    would see. A twin has its own modules, and shares the numbers of the weights, so it takes next
-    to no memory. Make one per call: it does not notice when the model gets other tensors.
+    would see. A twin has its own modules, and shares the memory of the weights, so it takes next
+    to none. Make one per call: it does not notice when the model gets other tensors.
     """
-    shared: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    # `deepcopy` takes what its memo has under an object's id instead of copying the object.
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
     for weight in model.parameters():
         is_plain = type(weight) is nn.Parameter  # quantised ones are not
-        shared[id(weight)] = (
-            nn.Parameter(weight.detach(), False) if is_plain else weight
+        memo[id(weight)] = (
+            nn.Parameter(weight.detach(), requires_grad=False) if is_plain else weight
         )
     try:
-        return CallModule(copy.deepcopy(model, shared), call).eval()
+        return CallModule(copy.deepcopy(model, memo), call).eval()
     except Exception as error:  # modules may hold anything
         reason = f"{type(error).__name__}: {error}"
         raise TowerError(f"its modules cannot be copied ({reason})") from error

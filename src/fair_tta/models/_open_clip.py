@@ -17,12 +17,12 @@ from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
 from fair_tta.models._model_lock import (
     CallModule,
-    check_present,
-    exponential,
-    untouched,
+    check_weights_present,
+    eval_mode_lock,
+    scale_from_log,
 )
-from fair_tta.models._stored_text import no_scale
-from fair_tta.models._towers import PROBE, TextTower, VisionTower, check_length
+from fair_tta.models._stored_text import refuse_missing_scale
+from fair_tta.models._towers import PROBE, TextTower, VisionTower, check_prompt_length
 
 
 class OpenClipBackend(TextTower, VisionTower):
@@ -37,7 +37,7 @@ class OpenClipBackend(TextTower, VisionTower):
         preprocess: Callable[[Image], Tensor],
         tokenizer: Callable[..., Tensor],
     ) -> None:
-        check_present(model)
+        check_weights_present(model)
         self.model: Any = model
         self.sees_images = hasattr(model, "encode_image")
         self.image_processor = preprocess
@@ -74,11 +74,11 @@ class OpenClipBackend(TextTower, VisionTower):
         """``exp(logit_scale)``."""
         log_scale: Any = getattr(self.model, "logit_scale", None)
         if log_scale is None:
-            no_scale(self.name)
-        return exponential(log_scale.detach(), self.name)
+            refuse_missing_scale(self.name)
+        return scale_from_log(log_scale.detach(), self.name)
 
     def _inputs(self, images: Sequence[Image]) -> dict[str, Tensor]:
-        with untouched():
+        with eval_mode_lock():
             return {
                 "pixel_values": torch.stack(
                     [self.image_processor(one) for one in images]
@@ -113,7 +113,7 @@ class OpenClipBackend(TextTower, VisionTower):
         for i in (
             mask[:, -2:].any(1).nonzero().flatten().tolist()
         ):  # nearly full: truncated?
-            check_length(texts[i], self._true_length(texts[i], length), length)
+            check_prompt_length(texts[i], self._true_length(texts[i], length), length)
         return Tokens(ids.to(self.device), mask.to(self.device))
 
     def _true_length(self, text: str, length: int) -> int:

@@ -35,7 +35,7 @@ def _states(output: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Tree:
+class PromptTree:
     """Prompts as ways from the root of a tree, a node for each distinct beginning.
 
     Attributes:
@@ -49,7 +49,7 @@ class Tree:
     mask: Tensor
 
     @classmethod
-    def of(cls, tokens: Tokens, slots: Tensor) -> Tree:
+    def from_tokens(cls, tokens: Tokens, slots: Tensor) -> PromptTree:
         """The tree of prompts in which equal ids in equal slots stand for equal vectors."""
         nodes: dict[tuple[int, int, int], int] = {}
         first: list[int] = []
@@ -106,7 +106,7 @@ class Sharing:
         return bool(getattr(self._caller, "grad_checkpointing", False))
 
     @contextmanager
-    def on(self, tree: Tree) -> Iterator[None]:
+    def on(self, tree: PromptTree) -> Iterator[None]:
         """While it lasts, the tower takes the prompts of the tree, all of them once or more."""
         mask = tree.mask.reshape(*_MASKS[self._mask], *tree.mask.shape)
         blocks = list(self._blocks)

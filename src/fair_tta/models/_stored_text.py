@@ -20,14 +20,14 @@ def sees_images(backend: object) -> bool:
     return getattr(backend, "sees_images", True)
 
 
-def no_images(*_: object, **__: object) -> NoReturn:
+def refuse_images(*_: object, **__: object) -> NoReturn:
     """Refuse images."""
     raise ModelError(
         "there is no image encoder here: pass the features of the images, Features(array)."
     )
 
 
-def no_scale(name: str) -> NoReturn:
+def refuse_missing_scale(name: str) -> NoReturn:
     """Refuse a text tower that does not know its temperature."""
     raise ModelError(
         f"{name} has no logit scale: pass `scale`, exp(logit_scale) of the whole model."
@@ -104,7 +104,7 @@ class TextTable:
         """Raise an error: there is no text tower."""
         return self.embed_tokens(tokens.ids)
 
-    encode_images = no_images
+    encode_images = refuse_images
 
 
 def _as_tensor(sentence: str, values: Any) -> Tensor:

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.models._backend import Tokens
 from fair_tta.models._model_lock import (
-    explained,
+    advice_for,
+    advise_on_error,
+    computed_once,
+    eval_mode_lock,
+    ignore_warnings_of,
     image_twin,
-    made_once,
-    quiet,
-    remedy,
-    untouched,
 )
-from fair_tta.models._prefix_sharing import Sharing, Tree, find_sharing
+from fair_tta.models._prefix_sharing import PromptTree, Sharing, find_sharing
 
 _SAME = 0.02  # of the length of features: half precision differs by less
 
@@ -59,7 +59,7 @@ def find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> nn.Module:
     tables = [
         layer
         for layer in dict.fromkeys(found)
-        if agree(layer(probe.ids), layer(probe.ids.flip(1)).flip(1))
+        if features_agree(layer(probe.ids), layer(probe.ids.flip(1)).flip(1))
     ]
     outermost = [
         a for a in tables if not any(a is not b and a in b.modules() for b in tables)
@@ -71,7 +71,7 @@ def find_embedding(root: nn.Module, call: TextCall, probe: Tokens) -> nn.Module:
     return outermost[0]
 
 
-def agree(a: Tensor, b: Tensor) -> bool:
+def features_agree(a: Tensor, b: Tensor) -> bool:
     """Equal up to the rounding of their dtype, relative to the size of the features."""
     tolerance = 1e-4 if a.dtype in (torch.float32, torch.float64) else 5e-2
     a, b = a.cpu().double(), b.cpu().double()
@@ -126,7 +126,7 @@ class TextTower:
         self.sharing: Sharing | None = (
             None  # of the work on beginnings that prompts share
         )
-        with untouched(
+        with eval_mode_lock(
             model
         ):  # ours alone, or hooks of two threads would see each other's calls
             self._explore(probe)
@@ -141,7 +141,7 @@ class TextTower:
         """Token embeddings as the tower's own layer makes them, without gradient."""
         layer = self._require_layer()
         self._check_known(ids)
-        with untouched(self.model), torch.no_grad():
+        with eval_mode_lock(self.model), torch.no_grad():
             embeddings: Tensor = layer(ids)
         return embeddings
 
@@ -164,7 +164,9 @@ class TextTower:
         tokens = self.shorten(tokens)
         return self._encode_from(tokens, embeddings[:, : tokens.ids.shape[1]])
 
-    def encode_episodes(self, tokens: Tokens, tree: Tree, embeddings: Tensor) -> Tensor:
+    def encode_episodes(
+        self, tokens: Tokens, tree: PromptTree, embeddings: Tensor
+    ) -> Tensor:
         """Features ``[episodes, prompts, dim]`` of the same prompts under several contexts.
 
         Tokens are shortened if they can be; `tree` is what the prompts have in common in each
@@ -178,7 +180,7 @@ class TextTower:
         return features.reshape(episodes, len(tokens.ids), -1)
 
     def _call(self, ids: Tensor, mask: Tensor) -> Tensor:
-        with untouched(self.model):
+        with eval_mode_lock(self.model):
             return self._own_call(ids, mask if self._masked else None)
 
     def _require_layer(self) -> nn.Module:
@@ -193,7 +195,7 @@ class TextTower:
         sharing: AbstractContextManager[None] | None = None,
     ) -> Tensor:
         replaced = output_replaced(self._require_layer(), tokens.ids, embeddings)
-        with untouched(self.model), replaced, sharing or nullcontext():
+        with eval_mode_lock(self.model), replaced, sharing or nullcontext():
             return self._own_call(tokens.ids, tokens.mask if self._masked else None)
 
     def _explore(self, probe: Tokens) -> None:
@@ -216,7 +218,7 @@ class TextTower:
             ValueError,
             IndexError,
         ) as error:
-            advice = remedy(self.model, str(error))
+            advice = advice_for(self.model, str(error))
             if isinstance(error, IndexError):
                 advice = " (The tokenizer may be damaged, or that of another model.)"
             raise ModelError(
@@ -233,13 +235,13 @@ class TextTower:
         own = self._call(probe.ids, probe.mask)
         same = self._encode_from(probe, embeddings)
         other = self._encode_from(probe, embeddings.flip(-1))
-        if not agree(same, own) or agree(other, own):
+        if not features_agree(same, own) or features_agree(other, own):
             raise TowerError("its features do not follow its token embeddings")
 
     def _check_gradient(self, probe: Tokens) -> None:
         """A gradient must come back from the features to the embeddings."""
         with (
-            quiet(),
+            ignore_warnings_of(),
             torch.enable_grad(),
         ):  # quantised layers warn that they have no gradient
             leaf = self.embed_tokens(probe.ids).clone().requires_grad_()
@@ -294,7 +296,7 @@ class TextTower:
                 IndexError,
             ):  # the tower takes its full length only
                 return False
-            if not agree(cut, own[rows]):
+            if not features_agree(cut, own[rows]):
                 return False
         return True
 
@@ -307,9 +309,9 @@ class TextTower:
         own = self._call(probe.ids, probe.mask)
         self._masked = False
         try:
-            return agree(self._call(probe.ids, probe.mask), own) and self._tail_is_free(
-                probe
-            )
+            return features_agree(
+                self._call(probe.ids, probe.mask), own
+            ) and self._tail_is_free(probe)
         except (AttributeError, TypeError, RuntimeError, ValueError):  # it wants a mask
             return False
         finally:
@@ -321,7 +323,7 @@ class TextTower:
         A gradient must come back too: checkpointing runs blocks once more on the way back.
         """
         tokens = self.shorten(probe)
-        tree = Tree.of(tokens, torch.zeros_like(tokens.ids))
+        tree = PromptTree.from_tokens(tokens, torch.zeros_like(tokens.ids))
         embeddings = self.embed_tokens(tokens.ids)
         leaf = torch.cat([embeddings, embeddings.flip(-1)]).requires_grad_()
         with torch.no_grad():
@@ -336,7 +338,7 @@ class TextTower:
                 torch.autograd.grad(shared.float().sum(), leaf)
         except (AttributeError, TypeError, RuntimeError, ValueError, IndexError):
             return None
-        return sharing if agree(shared.detach(), own) else None
+        return sharing if features_agree(shared.detach(), own) else None
 
 
 def used_length(tokens: Tokens) -> int:
@@ -344,7 +346,7 @@ def used_length(tokens: Tokens) -> int:
     return int(tokens.mask.any(0).nonzero().max()) + 1
 
 
-def check_length(text: str, length: int, limit: int) -> None:
+def check_prompt_length(text: str, length: int, limit: int) -> None:
     """Raise `PromptError` when a sentence does not fit into the model."""
     if length > limit:
         raise PromptError(
@@ -405,9 +407,9 @@ class VisionTower:
         }
         tower = f"the vision tower of {self.name}"
         with (
-            untouched(self.model, alone=False),
+            eval_mode_lock(self.model, exclusive=False),
             torch.no_grad(),
-            explained(self.model, tower),
+            advise_on_error(self.model, tower),
         ):
             run = self._compiled
             return self._features(self.model, inputs) if run is None else run(**inputs)
@@ -428,11 +430,11 @@ class VisionTower:
         return tokens[:, 1:]
 
     def _tokens(self: Any, pixels: Tensor) -> Any:
-        with untouched(self.model), torch.no_grad():
+        with eval_mode_lock(self.model), torch.no_grad():
             return self._project_tokens(pixels.to(self.device, self.dtype))
 
     @property
-    @made_once
+    @computed_once
     def _has_patches(self) -> bool:
         pixels = self.preprocess([Image.linear_gradient("L").convert("RGB")])
         tokens = None if pixels is None else self._tokens(pixels)

@@ -13,14 +13,18 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import check_present, exponential, untouched
-from fair_tta.models._stored_text import no_scale
+from fair_tta.models._model_lock import (
+    check_weights_present,
+    eval_mode_lock,
+    scale_from_log,
+)
+from fair_tta.models._stored_text import refuse_missing_scale
 from fair_tta.models._towers import (
     PROBE,
     TextCall,
     TextTower,
     VisionTower,
-    check_length,
+    check_prompt_length,
 )
 
 _NO_LIMIT = 512  # for text towers and tokenizers that name no longest sentence
@@ -37,7 +41,7 @@ class TransformersBackend(TextTower, VisionTower):
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
         if not hasattr(model, "get_text_features") and hasattr(model, "clip"):
             model = model.clip  # CLIPSegForImageSegmentation carries its CLIP along
-        check_present(model)
+        check_weights_present(model)
         self.model: Any = model
         text_call = _text_call(model)
         self.sees_images = not is_text_tower(model)
@@ -79,9 +83,9 @@ class TransformersBackend(TextTower, VisionTower):
                 self.model, "max_log_logit_scale"
             ):  # AIMv2 clips when it uses it
                 power = min(max(power, 0.0), float(self.model.max_log_logit_scale))
-            return exponential(power, self.name)
+            return scale_from_log(power, self.name)
         if not self.sees_images:
-            no_scale(self.name)
+            refuse_missing_scale(self.name)
         temperature = getattr(self.model, "temperature", None)
         return 1.0 if temperature is None else 1.0 / float(temperature.detach())
 
@@ -106,7 +110,7 @@ class TransformersBackend(TextTower, VisionTower):
         return tokens
 
     def _inputs(self, images: Sequence[Image]) -> dict[str, Tensor]:
-        with untouched():
+        with eval_mode_lock():
             inputs = self.image_processor(
                 images=list(images), return_tensors="pt", **self._image_options
             )
@@ -128,7 +132,7 @@ class TransformersBackend(TextTower, VisionTower):
                 f"({error}): it is damaged, get it again."
             ) from error
         for text, row in zip(texts, rows, strict=True):
-            check_length(text, len(row), self._length)
+            check_prompt_length(text, len(row), self._length)
         pad = self.tokenizer.pad_token_id
         ids = torch.full(
             (len(rows), self._length), 0 if pad is None else pad, device="cpu"

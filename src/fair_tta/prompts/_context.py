@@ -1,76 +1,105 @@
-"""Tokenised prompts, and the context they share: the template's own tokens, found in each."""
+"""Tokenised prompts and the context they share: the tokens of the template's own words.
+
+A tokenizer gives no positions of words, so the context is found by comparing tokens:
+
+1. Each name in a prompt is exchanged for other words (`PROBE_WORDS` and the names of other
+   prompts). Tokens that change belong to the name, all others to the template.
+2. The sentences of a task (targets, attribute values, pairs) hold different parts of the
+   template. The context is a shortest sequence that contains all of them (`merge`).
+3. The template's tokens of each prompt are numbered by their partners in the context
+   (`align`). A tuned context is then written over these positions (`PromptSet.splice`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 
 import torch
 from torch import Tensor
 
 from fair_tta.errors import PromptError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import made_once
-from fair_tta.models._prefix_sharing import Tree
+from fair_tta.models._model_lock import computed_once
+from fair_tta.models._prefix_sharing import PromptTree
 from fair_tta.prompts._templates import Prompt, Templates
+
+PROBE_WORDS = (
+    # Words that no vocabulary is likely to have whole: their pieces begin and end with q or x.
+    # A name that shares its first or last token with one of them ("quokka") does not share it
+    # with the other, so the span that changes reaches to both ends of the name.
+    "qqq",
+    "xzx",
+    # A third first and last token, for names in which both letters occur at the ends. Neither
+    # a digit nor these letters form a token with punctuation beside a slot.
+    "7",
+)
+"""Words that take the place of a name to find the tokens that are not the name's."""
 
 
 @dataclass(frozen=True, eq=False)
 class PromptSet:
-    """Tokenised prompts that know where the shared context sits in them.
+    """Tokenised prompts and the positions of the shared context in them.
 
     Attributes:
         texts: the sentences.
         tokens: ids and mask, ``[prompts, length]``.
-        slots: ``[prompts, length]``, which vector of the context stands here, -1 for fixed tokens.
-        others: the same prompts in further templates, prompt by prompt; without a context.
+        slots: ``[prompts, length]``, the number of the context vector here, -1 for fixed tokens.
+        further: the same prompts in further templates, prompt by prompt; without a context.
     """
 
     texts: tuple[str, ...]
     tokens: Tokens
     slots: Tensor
-    others: PromptSet | None = None
+    further: PromptSet | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
 
     @property
-    @made_once
-    def tree(self) -> Tree:
-        """What the prompts have in common at their beginnings, under any context."""
-        return Tree.of(self.tokens, self.slots)
+    @computed_once
+    def tree(self) -> PromptTree:
+        """The beginnings that prompts have in common, under any context."""
+        return PromptTree.from_tokens(self.tokens, self.slots)
 
     @property
-    @made_once
-    def _parts(self) -> dict[int, list[PromptSet]]:
+    @computed_once
+    def _parts_by_size(self) -> dict[int, list[PromptSet]]:
         return {}
 
     def parts(self, size: int) -> list[PromptSet]:
-        """The prompts in sets of at most `size`, always the same ones."""
+        """Split the prompts into sets of at most `size`.
+
+        Equal sizes give the same objects, because features are cached by prompt set.
+        """
         if size >= len(self):
             return [self]
-        if size not in self._parts:
-            self._parts[size] = [self[i : i + size] for i in range(0, len(self), size)]
-        return self._parts[size]
+        if size not in self._parts_by_size:
+            self._parts_by_size[size] = [
+                self[start : start + size] for start in range(0, len(self), size)
+            ]
+        return self._parts_by_size[size]
 
     def __getitem__(self, rows: slice) -> PromptSet:
         tokens = Tokens(self.tokens.ids[rows], self.tokens.mask[rows])
         return PromptSet(self.texts[rows], tokens, self.slots[rows])
 
     def trim(self, tokens: Tokens) -> PromptSet:
-        """The same prompts with fewer columns, as in `tokens`."""
+        """Return the prompts with `tokens`, which have fewer columns of padding."""
         return PromptSet(self.texts, tokens, self.slots[:, : tokens.ids.shape[1]])
 
     def shift(self, offset: int | Tensor) -> PromptSet:
-        """The prompts for a copy of the context `offset` places further on, in one tensor."""
-        by = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
-        return PromptSet(
-            self.texts, self.tokens, torch.where(self.slots < 0, -1, self.slots + by)
-        )
+        """Return the prompts for the copy of the context that begins at vector `offset`.
+
+        Several copies of a context are tuned as one tensor; a tensor has an offset per prompt.
+        """
+        offsets = torch.as_tensor(offset, device=self.slots.device).reshape(-1, 1)
+        shifted = torch.where(self.slots < 0, -1, self.slots + offsets)
+        return PromptSet(self.texts, self.tokens, shifted)
 
     def splice(self, embeddings: Tensor, context: Tensor) -> Tensor:
-        """Put context vectors ``[..., vectors, width]`` into the embeddings of `tokens`.
+        """Write context vectors ``[..., vectors, width]`` into the embeddings of `tokens`.
 
         ``[prompts, length, width] -> [..., prompts, length, width]``, differentiable in both.
         """
@@ -78,8 +107,8 @@ class PromptSet:
         return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
 
 
-def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
-    """One set of all prompts, in order."""
+def concatenate_prompts(sets: Sequence[PromptSet]) -> PromptSet:
+    """Return one set of all prompts, in order."""
     return PromptSet(
         tuple(text for prompts in sets for text in prompts.texts),
         Tokens(
@@ -90,200 +119,255 @@ def concatenate(sets: Sequence[PromptSet]) -> PromptSet:
     )
 
 
-def match(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """A longest common subsequence: for each of `a` the index of its partner in `b`, or -1."""
-    best: list[list[dict[int, int]]] = [[{}] * (len(b) + 1) for _ in range(len(a) + 1)]
-    for i in reversed(range(len(a))):
-        for j in reversed(range(len(b))):
-            if a[i] == b[j]:
-                best[i][j] = {i: j, **best[i + 1][j + 1]}
-            else:
-                best[i][j] = max(best[i + 1][j], best[i][j + 1], key=len)
-    return [best[0][0].get(i, -1) for i in range(len(a))]
-
-
-def merge(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """A shortest sequence that contains both `a` and `b` in order."""
-    merged: list[int] = []
-    done = 0
-    for i, partner in enumerate(match(a, b)):
-        if partner >= 0:
-            merged += b[done:partner]
-            done = partner + 1
-        merged.append(a[i])
-    return [*merged, *b[done:]]
-
-
-_FILLERS = (
-    "qqq",
-    "xzx",
-    "7",
-)  # differ in their first and last token, merge with no punctuation
-
-
 def fixed_prompts(tokens: Tokens, sentences: Sequence[str]) -> PromptSet:
-    """Whole sentences, which hold none of the context."""
+    """Return whole sentences, which hold none of the context."""
     return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
 
 
+def align(sequence: Sequence[int], reference: Sequence[int]) -> list[int]:
+    """Return the index of each token's partner in `reference`, or -1.
+
+    Partners are those of a longest common subsequence.
+    """
+    rows = len(sequence)
+    columns = len(reference)
+
+    # lengths[i][j] is the length of the subsequence that sequence[i:] and reference[j:] share
+    lengths = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            if sequence[i] == reference[j]:
+                lengths[i][j] = 1 + lengths[i + 1][j + 1]
+            else:
+                lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
+
+    partners = [-1] * rows
+    i = 0
+    j = 0
+    while i < rows and j < columns:
+        if sequence[i] == reference[j]:
+            partners[i] = j
+            i += 1
+            j += 1
+        elif lengths[i + 1][j] >= lengths[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return partners
+
+
+def merge(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """Return a shortest sequence that contains both in order."""
+    merged: list[int] = []
+    n_merged = 0  # tokens of `second` that are in `merged`
+    for token, partner in zip(first, align(first, second), strict=True):
+        if partner >= 0:
+            merged += second[n_merged:partner]
+            n_merged = partner + 1
+        merged.append(token)
+    return [*merged, *second[n_merged:]]
+
+
 class SharedContext:
-    """The tokens of the template, numbered once for all sets of prompts, in their order."""
+    """The tokens of the template, numbered once for all sets of prompts of a task.
+
+    Args:
+        tokenize: the tokenizer of the model.
+        prompt_groups: prompts of each sentence of the task.
+    """
 
     def __init__(
         self,
         tokenize: Callable[[Sequence[str]], Tokens],
-        prompts: Sequence[Sequence[Prompt]],
+        prompt_groups: Sequence[Sequence[Prompt]],
     ) -> None:
         self._tokenize = tokenize
-        self._ids: dict[str, list[int]] = {}
+        self._ids_of_text: dict[str, list[int]] = {}
         self.token_ids: list[int] = []
         """Token ids of the context, in the order of the sentence."""
-        for group in prompts:
-            for sequence in dict.fromkeys(tuple(ids) for _, ids in self._find(group)):
-                self.token_ids = merge(self.token_ids, sequence)
+        merged: set[tuple[int, ...]] = (
+            set()
+        )  # most prompts have the same template tokens
+        for prompts in prompt_groups:
+            for _, template_ids in self._find_template(prompts):
+                if tuple(template_ids) not in merged:
+                    merged.add(tuple(template_ids))
+                    self.token_ids = merge(self.token_ids, template_ids)
 
-    def place_named(
+    def locate_named(
         self,
         argument: str,
         names: Mapping[str, str],
-        make: Callable[[Mapping[str, str]], Sequence[Prompt]],
+        make_prompts: Callable[[Mapping[str, str]], Sequence[Prompt]],
     ) -> PromptSet:
-        """`place` the prompt of each name; each must have tokens of its own, and a context."""
-        prompts = make(names)
-        placed = self.place(prompts)
-        seen: dict[tuple[int, ...], str] = {}
+        """`locate` the prompt of each name.
+
+        Raises:
+            PromptError: names have the same tokens, or a prompt has no context.
+        """
+        prompts = make_prompts(names)
+        located = self.locate(prompts)
+        label_of_ids: dict[tuple[int, ...], str] = {}
         for label, prompt in zip(names, prompts, strict=True):
-            other = seen.setdefault(tuple(self._ids[prompt.text]), label)
-            if other != label:
+            ids = tuple(self._ids_of_text[prompt.text])
+            first_label = label_of_ids.setdefault(ids, label)
+            if first_label != label:
                 raise PromptError(
-                    f"`{argument}` should have different tokens, but {other!r} and {label!r} have "
-                    "the same: use other words.",
+                    f"`{argument}` should have different tokens, but {first_label!r} and "
+                    f"{label!r} have the same: use other words.",
                     argument=argument,
                 )
-        bare = (placed.slots < 0).all(1).nonzero().flatten().tolist()
-        if bare:
+        has_context = (located.slots >= 0).any(1).tolist()
+        if not all(has_context):
+            text = located.texts[has_context.index(False)]
             raise PromptError(
-                "`template` should have words besides its slots, there is no context to adapt "
-                f"in {placed.texts[bare[0]]!r}.",
+                "`template` should have words besides its slots; there is no context to adapt "
+                f"in {text!r}.",
                 argument="template",
             )
-        return placed
+        return located
 
-    def place(self, prompts: Sequence[Prompt]) -> PromptSet:
-        """Tokenise prompts and find the context in them."""
+    def locate(self, prompts: Sequence[Prompt]) -> PromptSet:
+        """Tokenise prompts and number the context in them."""
         texts = tuple(prompt.text for prompt in prompts)
         tokens = self._tokenize(texts)
         slots = torch.full(tokens.ids.shape, -1, device="cpu")
-        matches: dict[tuple[int, ...], list[int]] = {}
-        for row, (positions, ids) in enumerate(self._find(prompts)):
-            if tuple(ids) not in matches:
-                matches[tuple(ids)] = match(ids, self.token_ids)
+        vectors_of_ids: dict[tuple[int, ...], list[int]] = {}
+        for row, (positions, template_ids) in enumerate(self._find_template(prompts)):
+            key = tuple(template_ids)
+            if key not in vectors_of_ids:
+                vectors_of_ids[key] = align(template_ids, self.token_ids)
+            # Positions count real tokens, columns also padding, which may be on the left.
             columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
-            slots[row, columns] = slots.new_tensor(matches[tuple(ids)])
-        return PromptSet(
-            texts, tokens, slots.to(tokens.ids.device), self._further(prompts)
-        )
+            slots[row, columns] = slots.new_tensor(vectors_of_ids[key])
+        slots = slots.to(tokens.ids.device)
+        return PromptSet(texts, tokens, slots, self._further_prompts(prompts))
 
-    def _further(self, prompts: Sequence[Prompt]) -> PromptSet | None:
-        """The other sentences of an ensemble."""
-        others = [text for prompt in prompts for text in prompt.others]
-        return fixed_prompts(self._tokenize(others), others) if others else None
+    def _further_prompts(self, prompts: Sequence[Prompt]) -> PromptSet | None:
+        """Return the sentences of further templates, None if there is one template."""
+        texts = [text for prompt in prompts for text in prompt.further_texts]
+        return fixed_prompts(self._tokenize(texts), texts) if texts else None
 
-    def _find(self, prompts: Sequence[Prompt]) -> list[tuple[list[int], list[int]]]:
-        """For each prompt the template's tokens: positions among the real tokens, and ids."""
-        self._look_up(prompt.text for prompt in prompts)
-        variants = (
-            text for i in range(len(prompts)) for _, text in _variants(prompts, i)
+    def _find_template(
+        self, prompts: Sequence[Prompt]
+    ) -> list[tuple[list[int], list[int]]]:
+        """Return positions and ids of the template's tokens in each prompt."""
+        variants = [_variants_by_part(prompts, index) for index in range(len(prompts))]
+        self._read_ids(prompt.text for prompt in prompts)
+        # Other words may make a sentence too long that fits with its own name.
+        self._read_ids(PROBE_WORDS, skip_too_long=True)
+        self._read_ids(
+            (
+                text
+                for texts_by_part in variants
+                for texts in texts_by_part.values()
+                for text in texts
+            ),
+            skip_too_long=True,
         )
-        self._look_up(chain(_FILLERS, variants), skip_long=True)
-        found = []
-        for index, prompt in enumerate(prompts):
-            own = self._ids[prompt.text]
-            positions = self._template_positions(prompts, index)
-            found.append((positions, [own[position] for position in positions]))
-        return found
+        template_tokens = []
+        for prompt, texts_by_part in zip(prompts, variants, strict=True):
+            ids = self._ids_of_text[prompt.text]
+            positions = self._template_positions(prompt, texts_by_part)
+            template_tokens.append((positions, [ids[i] for i in positions]))
+        return template_tokens
 
-    def _template_positions(self, prompts: Sequence[Prompt], index: int) -> list[int]:
-        own = self._ids[prompts[index].text]
-        start, stop = _changed(
-            own, [self._ids[word] for word in _FILLERS if word in self._ids]
-        )
-        positions = set(range(start, stop))  # all but begin and end of text
-        variants: dict[int, list[list[int]]] = {}
-        for part, text in _variants(prompts, index):
-            if text in self._ids:
-                variants.setdefault(part, []).append(self._ids[text])
-        for part, others in variants.items():
-            start, stop = _changed(own, others)
-            if start >= stop:
+    def _template_positions(
+        self, prompt: Prompt, variants: Mapping[int, Sequence[str]]
+    ) -> list[int]:
+        """Return the positions of tokens that are neither a name's nor special."""
+        ids = self._ids_of_text[prompt.text]
+
+        # Whole other texts agree with a sentence only in the tokens that begin and end any text.
+        positions = set(_changed_span(ids, self._known_ids(PROBE_WORDS)))
+
+        # A sentence with other words for a name agrees with it except in the name's tokens.
+        for part, texts in variants.items():
+            known_ids = self._known_ids(texts)
+            if not known_ids:
+                continue
+            name_span = _changed_span(ids, known_ids)
+            if not name_span:
                 raise PromptError(
-                    f"the name {prompts[index].parts[part].text!r} leaves no token of its own in "
-                    f"{prompts[index].text!r}: this tokenizer does not know it. Use other words."
+                    f"the name {prompt.parts[part].text!r} leaves no token of its own in "
+                    f"{prompt.text!r}: this tokenizer does not know it. Use other words."
                 )
-            positions -= set(range(start, stop))
+            positions -= set(name_span)
         return sorted(positions)
 
-    def _look_up(self, texts: Iterable[str], skip_long: bool = False) -> None:
-        """Tokenise what is new. A variant may be too long where the prompt itself is not."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._ids]
+    def _known_ids(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the ids of those texts that were not too long."""
+        return [self._ids_of_text[text] for text in texts if text in self._ids_of_text]
+
+    def _read_ids(self, texts: Iterable[str], skip_too_long: bool = False) -> None:
+        """Tokenise texts that are new, at once if none is too long."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._ids_of_text]
         if not new:
             return
         try:
             tokens = self._tokenize(new)
-            self._ids.update((text, tokens.row(i)) for i, text in enumerate(new))
+            for row, text in enumerate(new):
+                self._ids_of_text[text] = tokens.row(row)
         except PromptError:
-            if not skip_long:
+            if not skip_too_long:
                 raise
-            for text in new if len(new) > 1 else ():
-                self._look_up([text], skip_long)
+            if len(new) > 1:
+                for text in new:
+                    self._read_ids([text], skip_too_long)
 
 
 class WholeSentences(SharedContext):
-    """No context: prompts of a model that knows whole sentences only."""
+    """The empty context of a model that has features of whole sentences only."""
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Tokens]) -> None:
         super().__init__(tokenize, ())
 
-    def place_named(
+    def locate_named(
         self,
         argument: str,
         names: Mapping[str, str],
-        make: Callable[[Mapping[str, str]], Sequence[Prompt]],
+        make_prompts: Callable[[Mapping[str, str]], Sequence[Prompt]],
     ) -> PromptSet:
-        """`place` the prompt of each name."""
-        return self.place(make(names))
+        """`locate` the prompt of each name."""
+        return self.locate(make_prompts(names))
 
-    def place(self, prompts: Sequence[Prompt]) -> PromptSet:
+    def locate(self, prompts: Sequence[Prompt]) -> PromptSet:
         """Look up prompts."""
         texts = [prompt.text for prompt in prompts]
-        placed = fixed_prompts(self._tokenize(texts), texts)
-        return replace(placed, others=self._further(prompts))
+        located = fixed_prompts(self._tokenize(texts), texts)
+        return replace(located, further=self._further_prompts(prompts))
 
 
-def _variants(prompts: Sequence[Prompt], index: int) -> list[tuple[int, str]]:
-    """The prompt with other words in place of each name: fillers, and its neighbours' names."""
+def _variants_by_part(prompts: Sequence[Prompt], index: int) -> dict[int, list[str]]:
+    """Return, for each name in a prompt, the sentence with other words instead of it.
+
+    Names of the neighbouring prompts help where a tokenizer of whole words knows no probe word.
+    """
     prompt = prompts[index]
     neighbours = (prompts[index - 1], prompts[(index + 1) % len(prompts)])
-    return [
-        (i, prompt.with_name(i, words))
-        for i, part in enumerate(prompt.parts)
-        if part.slot is not None
-        for words in (*_FILLERS, *(other.parts[i].text for other in neighbours))
-        if words != part.text
-    ]
+    variants: dict[int, list[str]] = {}
+    for i, part in enumerate(prompt.parts):
+        if part.slot is not None:
+            names = [neighbour.parts[i].text for neighbour in neighbours]
+            variants[i] = [
+                prompt.with_name(i, words)
+                for words in (*PROBE_WORDS, *names)
+                if words != part.text
+            ]
+    return variants
 
 
-def _changed(own: list[int], variants: list[list[int]]) -> tuple[int, int]:
-    """The span of `own` outside which all variants agree with it."""
-    every = [own, *variants]
-    return _common(every), len(own) - _common([ids[::-1] for ids in every])
+def _changed_span(ids: list[int], variants: list[list[int]]) -> range:
+    """Return the positions in `ids` outside which all variants agree with it."""
+    sequences = [ids, *variants]
+    backwards = [sequence[::-1] for sequence in sequences]
+    return range(_common_length(sequences), len(ids) - _common_length(backwards))
 
 
-def _common(every: list[list[int]]) -> int:
-    """Length of the common beginning."""
-    return sum(
-        1 for _ in takewhile(lambda ids: len({*ids}) == 1, zip(*every, strict=False))
-    )
+def _common_length(sequences: list[list[int]]) -> int:
+    """Return the length of the beginning that all sequences have in common."""
+    columns = zip(*sequences, strict=False)
+    return len(list(takewhile(lambda column: len(set(column)) == 1, columns)))
 
 
 def find_context(
@@ -292,14 +376,14 @@ def find_context(
     targets: Mapping[str, str],
     sensitive: Mapping[str, Mapping[str, str]],
 ) -> SharedContext:
-    """The context that all prompts of a task share."""
-    prompts = [templates._target_prompts(targets)]
-    prompts += [templates._sensitive_prompts(names) for names in sensitive.values()]
+    """Return the context that all prompts of a task share."""
+    prompt_groups = [templates._target_prompts(targets)]
+    prompt_groups += [templates._sensitive_prompts(v) for v in sensitive.values()]
     if templates.joint is not None:
-        # a few joint prompts, because a separate joint sentence may have other words
-        two = dict(islice(targets.items(), 2))
-        for names in sensitive.values():
-            prompts.append(
-                templates._joint_prompts(two, dict(islice(names.items(), 2)))
-            )
-    return SharedContext(tokenize, prompts)
+        # A joint sentence of its own may have other words than both. Two targets and two values
+        # show where they are: of all pairs there may be thousands.
+        two_targets = dict(islice(targets.items(), 2))
+        for values in sensitive.values():
+            two_values = dict(islice(values.items(), 2))
+            prompt_groups.append(templates._joint_prompts(two_targets, two_values))
+    return SharedContext(tokenize, prompt_groups)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,9 +17,9 @@ from fair_tta._linalg import coarsest, floor_of, unit
 from fair_tta.models._backend import Backend
 from fair_tta.models._model_lock import (
     WeightChangeDetector,
-    borrowed,
-    check_finite,
-    made_once,
+    check_weights_finite,
+    computed_once,
+    eval_mode_no_grad,
 )
 from fair_tta.models._stored_text import TextTable
 from fair_tta.prompts._context import (
@@ -34,19 +34,31 @@ from fair_tta.prompts._templates import Templates
 T = TypeVar("T")
 
 TOKENS_AT_ONCE = 1024
-"""How many tokens run through the text tower at once when a gradient is wanted: bounds memory."""
+"""Tokens that run through the text tower at once when a gradient is wanted: bounds memory."""
 
-_TOGETHER = (
-    64  # prompts that may share their beginnings: each one more costs some attention
-)
+# Times as many tokens fit into that memory when no graph is kept for a gradient.
+_MORE_WITHOUT_GRADIENT = 8
+
+# Prompts that share their beginnings run as one sequence. Each of them makes the attention of all
+# longer, so that from some number on sharing costs more than it saves.
+_MAX_PROMPTS_TOGETHER = 64
+
+
+class _Block(NamedTuple):
+    """Some prompts in some episodes, and the slices of both that they are."""
+
+    prompts: PromptSet
+    context: Tensor
+    episodes: slice
+    rows: slice
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Task:
     """The classes and sensitive attributes as prompts of one model with its current weights.
 
-    It never changes: for other weights there is another task. Features are computed when they are
-    first needed. What adapters compute from it (`remember`) lies in the cache.
+    A task is immutable: for other weights there is another one. Features are computed when they
+    are first needed. Values that adapters compute from it (`remember`) lie in the cache.
 
     Args:
         backend: the model.
@@ -95,11 +107,11 @@ class Task:
             targets=dict(targets),
             sensitive=sensitive,
             templates=templates,
-            target_prompts=shared.place_named(
+            target_prompts=shared.locate_named(
                 "targets", targets, templates._target_prompts
             ),
             sensitive_prompts={
-                attribute: shared.place_named(
+                attribute: shared.locate_named(
                     "sensitive", names, templates._sensitive_prompts
                 )
                 for attribute, names in sensitive.items()
@@ -109,95 +121,94 @@ class Task:
             _owner=object(),
         )
 
-    def _anew(self) -> Task:
-        """The same task for the weights as they are now."""
-        return self._with(self.sensitive)
+    def _with_current_weights(self) -> Task:
+        """Return the same task without anything computed from earlier weights."""
+        return self._with_sensitive(self.sensitive)
 
-    def _seen_in(self, dtype: torch.dtype) -> Task:
-        """The same task beside features of images that were stored in this dtype.
+    def _for_image_dtype(self, dtype: torch.dtype) -> Task:
+        """Return the same task for features of images that were stored in this dtype.
 
-        See `image_floor`; what is kept is shared.
+        Only `image_floor` differs; everything that was computed is shared.
         """
-        own = self._text_dtype
-        if coarsest(own, dtype) == own:
+        if coarsest(self._text_dtype, dtype) == self._text_dtype:
             return self
-        _ = self.sensitive_features  # made once for both
-        other = copy.copy(self)
-        vars(other).update(_image_dtype=dtype)
-        kept: Task = vars(self).setdefault(f"seen in {dtype}", other)
+        _ = self.sensitive_features  # so that the copy has them too
+        coarser_task = copy.copy(self)
+        vars(coarser_task).update(_image_dtype=dtype)
+        kept: Task = vars(self).setdefault(f"seen in {dtype}", coarser_task)
         return kept
 
     @property
     def _text_dtype(self) -> torch.dtype:
-        """In which the features of prompts were made; they are kept in float32 at least."""
+        """The dtype in which prompts were encoded; features are kept in float32 at least."""
         return coarsest(self.backend.dtype, self.target_features.dtype)
 
     @property
     def text_floor(self) -> float:
-        """How much a projection has to leave of a prompt's feature: see `floor_of`."""
+        """The share of a prompt's feature that a projection has to leave: see `floor_of`."""
         return floor_of(self.target_features.shape[-1], self._text_dtype)
 
     @property
     def image_floor(self) -> float:
-        """The same for features of images, from which parts along prompts' features are taken."""
+        """The same share for features of images, projected off features of prompts."""
         return floor_of(
             self.target_features.shape[-1], self._image_dtype or self._text_dtype
         )
 
-    def _with(self, sensitive: Mapping[str, Mapping[str, str]]) -> Task:
+    def _with_sensitive(self, sensitive: Mapping[str, Mapping[str, str]]) -> Task:
         return Task(
             self.backend, self.targets, sensitive, self.templates, self._scale, self._shared,
             self.cache,
         )  # fmt: skip
 
     @property
-    @made_once
+    @computed_once
     def scale(self) -> float:
         """Inverse temperature of the softmax."""
         return float(self.backend.scale if self._scale is None else self._scale)
 
     @property
-    @made_once
+    @computed_once
     def context(self) -> Tensor:
         """The initial context, ``[vectors, width]``: the embeddings of the template's words."""
-        with borrowed(self.backend):
+        with eval_mode_no_grad(self.backend):
             ids = torch.tensor(self._shared.token_ids, device=self.backend.device)
             return self.backend.embed_tokens(ids[None])[0]
 
     @property
-    @made_once
+    @computed_once
     def target_features(self) -> Tensor:
         """Unit features of the target prompts, ``[targets, dim]``."""
         return self.own_features(self.target_prompts)
 
     @property
-    @made_once
+    @computed_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
         return {
-            name: self.own_features(p) for name, p in self.sensitive_prompts.items()
+            attribute: self.own_features(prompts)
+            for attribute, prompts in self.sensitive_prompts.items()
         }
 
     def joint_prompts(self, attribute: str) -> PromptSet:
-        """Prompts of all pairs of a target and an attribute value, target by target."""
-        names = self.sensitive[attribute]
-        return self.remember(
-            ("joint", attribute),
-            lambda: self._shared.place(
-                self.templates._joint_prompts(self.targets, names)
-            ),
-        )
+        """Return prompts of all pairs of target and attribute value, target by target."""
+
+        def make() -> PromptSet:
+            values = self.sensitive[attribute]
+            prompts = self.templates._joint_prompts(self.targets, values)
+            return self._shared.locate(prompts)
+
+        return self.remember(("joint", attribute), make)
 
     def sentence_prompts(self, sentences: Sequence[str]) -> PromptSet:
-        """Whole sentences, which hold none of the context."""
+        """Return whole sentences, which hold none of the context."""
         return fixed_prompts(self.backend.tokenize(list(sentences)), sentences)
 
     def _phrase_features(self, phrases: Sequence[str]) -> Tensor:
-        """Unit features of the target sentence with other phrases in its slot: ``[n, dim]``."""
-        prompts = self.templates._target_prompts(
-            dict(zip(phrases, phrases, strict=True))
-        )
-        return self.own_features(self._shared.place(prompts))
+        """Return features of the target sentence with other phrases: ``[phrases, dim]``."""
+        phrase_of_label = dict(zip(phrases, phrases, strict=True))
+        prompts = self.templates._target_prompts(phrase_of_label)
+        return self.own_features(self._shared.locate(prompts))
 
     @property
     def product(self) -> Task:
@@ -209,69 +220,69 @@ class Task:
         return self if len(self.sensitive) < 2 else self._product
 
     @property
-    @made_once
+    @computed_once
     def _product(self) -> Task:
-        combinations = product(*(names.items() for names in self.sensitive.values()))
-        names = {
-            " x ".join(label for label, _ in values): " ".join(
-                phrase for _, phrase in values
-            )
-            for values in combinations
-        }
-        return self._with({" x ".join(self.sensitive): names})
+        phrase_of_label = {}
+        for values in product(*(v.items() for v in self.sensitive.values())):
+            label = " x ".join(label for label, _ in values)
+            phrase_of_label[label] = " ".join(phrase for _, phrase in values)
+        return self._with_sensitive({" x ".join(self.sensitive): phrase_of_label})
 
     def remember(
         self, key: Hashable, make: Callable[[], T], size: Callable[[T], int] = size_of
     ) -> T:
-        """Make something once, as long as the cache has room for it.
+        """Make a value once, as long as the cache has room for it.
 
-        The key identifies it, and the images it depends on if there are any; `size` is its bytes,
+        The key identifies the value and any images that it depends on; `size` counts its bytes,
         by default those of its tensors.
         """
-        since = self.cache.cleared
-        found = self.cache._find(self._owner, key)
-        if found is None:
-            found = make()
-            self.cache._keep(self._owner, key, found, size(found), since)
-        kept: T = found
-        return kept
+        n_clearings = self.cache.cleared  # a value begun before a clearing is not kept
+        value = self.cache._find(self._owner, key)
+        if value is None:
+            value = make()
+            self.cache._keep(self._owner, key, value, size(value), n_clearings)
+        typed: T = value
+        return typed
 
     def own_features(self, prompts: PromptSet) -> Tensor:
-        """Unit features of prompts as they are, from the model's own call: ``[prompts, dim]``.
+        """Return unit features of untuned prompts, from the model's own call: ``[prompts, dim]``.
 
-        Of several templates it is the unit mean of their unit features.
+        For several templates they are the unit mean of each template's unit features.
         """
         features = unit(self._raw_features(prompts))
-        if prompts.others is None:
+        if prompts.further is None:
             return features
-        others = self.own_features(prompts.others).unflatten(0, (len(prompts), -1))
-        return unit(torch.cat([features.unsqueeze(1), others], 1).mean(1))
+        further = self.own_features(prompts.further).unflatten(0, (len(prompts), -1))
+        return unit(torch.cat([features.unsqueeze(1), further], 1).mean(1))
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
-        """Features of prompts as the model's own call gives them, of any length."""
-        rows = max(1, 8 * TOKENS_AT_ONCE // prompts.tokens.ids.shape[1])
-        with borrowed(self.backend):
+        """Return features of prompts from the model's own call, not normalised."""
+        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        rows = max(1, tokens_at_once // prompts.tokens.ids.shape[1])
+        with eval_mode_no_grad(self.backend):
             return torch.cat(
                 [self.backend.encode_text(p.tokens) for p in prompts.parts(rows)]
             )
 
     def encode(self, prompts: PromptSet, context: Tensor) -> Tensor:
-        """Unit features of prompts under another context, differentiable in it.
+        """Return unit features of prompts under another context, differentiable in it.
 
         ``[..., vectors, width] -> [..., prompts, dim]``; leading dimensions are separate episodes.
         """
-        if len(prompts) > _TOGETHER:
-            parts = [self.encode(part, context) for part in prompts.parts(_TOGETHER)]
-            return torch.cat(parts, dim=-2)
-        short, embeddings = self._prepared(prompts)
+        if len(prompts) > _MAX_PROMPTS_TOGETHER:
+            parts = prompts.parts(_MAX_PROMPTS_TOGETHER)
+            return torch.cat([self.encode(part, context) for part in parts], dim=-2)
+        short, embeddings = self._embedded(prompts)
         spliced = short.splice(embeddings, context)
-        every = spliced.reshape(-1, *spliced.shape[-3:])
-        encode = getattr(self.backend, "encode_episodes", None)
-        if encode is not None:
-            features: Tensor = encode(short.tokens, short.tree, every)
+        episodes = spliced.reshape(-1, *spliced.shape[-3:])
+
+        # Backends that share beginnings of prompts need to know which they are.
+        encode_episodes = getattr(self.backend, "encode_episodes", None)
+        if encode_episodes is not None:
+            features: Tensor = encode_episodes(short.tokens, short.tree, episodes)
         else:
-            tokens = short.tokens.repeat(len(every))
-            features = self.backend.encode_prompts(tokens, every.flatten(0, 1))
+            tokens = short.tokens.repeat(len(episodes))
+            features = self.backend.encode_prompts(tokens, episodes.flatten(0, 1))
         return unit(features).reshape(*spliced.shape[:-2], -1)
 
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
@@ -279,55 +290,60 @@ class Task:
 
         ``[episodes, vectors, width] -> [episodes, prompts, dim]``
         """
+        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        features = []
         with torch.no_grad():
-            blocks = self._blocks(prompts, context, 8 * TOKENS_AT_ONCE)
-            return torch.cat(
-                [
-                    torch.cat([self.encode(p, c) for p, c, _, _ in row], 1)
-                    for row in blocks
-                ]
-            )
+            for blocks in self._blocks(prompts, context, tokens_at_once):
+                parts = [self.encode(block.prompts, block.context) for block in blocks]
+                features.append(torch.cat(parts, dim=1))
+        return torch.cat(features)
 
     def _pull_back(
         self, prompts: PromptSet, context: Tensor, cotangent: Tensor
     ) -> Tensor:
-        """The gradient with respect to the context, from that with respect to the features.
+        """Return the gradient of the context, given that of the features.
 
         ``[episodes, vectors, width], [episodes, prompts, dim] -> [episodes, vectors, width]``, a
         bounded number of tokens at a time.
         """
         gradient = torch.zeros_like(context)
-        for row in self._blocks(prompts, context, TOKENS_AT_ONCE):
-            for some, part, episodes, rows in row:
+        for blocks in self._blocks(prompts, context, TOKENS_AT_ONCE):
+            for block in blocks:
                 with torch.enable_grad():
-                    leaf = part.detach().requires_grad_()
-                    features = self.encode(some, leaf)
-                (pulled,) = torch.autograd.grad(
-                    features, leaf, cotangent[episodes, rows]
-                )
-                gradient[episodes] += pulled
+                    leaf = block.context.detach().requires_grad_()
+                    features = self.encode(block.prompts, leaf)
+                block_cotangent = cotangent[block.episodes, block.rows]
+                (block_gradient,) = torch.autograd.grad(features, leaf, block_cotangent)
+                gradient[block.episodes] += block_gradient
         return gradient
 
     def _count_tokens(self, prompts: PromptSet) -> int:
-        """How many tokens the text tower sees of these prompts."""
+        """Return how many tokens the text tower reads of these prompts."""
         return self._shortened(prompts).tokens.ids.numel()
 
     def _blocks(
         self, prompts: PromptSet, context: Tensor, tokens: int
-    ) -> list[list[tuple[PromptSet, Tensor, slice, slice]]]:
-        """Cut episodes x prompts into blocks of about `tokens` tokens."""
-        at_once = max(1, tokens // self._shortened(prompts).tokens.ids.shape[1])
-        step = max(1, at_once // len(prompts))
-        episodes = [slice(e, e + step) for e in range(0, len(context), step)]
-        rows = [slice(i, i + at_once) for i in range(0, len(prompts), at_once)]
-        parts = list(zip(prompts.parts(at_once), rows, strict=True))
-        return [
-            [(part, context[some], some, where) for part, where in parts]
-            for some in episodes
-        ]
+    ) -> list[list[_Block]]:
+        """Cut episodes x prompts into blocks of about `tokens` tokens, listed by episodes.
+
+        A block has several episodes only if it has all prompts.
+        """
+        prompts_at_once = max(1, tokens // self._shortened(prompts).tokens.ids.shape[1])
+        episodes_at_once = max(1, prompts_at_once // len(prompts))
+        parts = prompts.parts(prompts_at_once)
+        blocks = []
+        for start in range(0, len(context), episodes_at_once):
+            episodes = slice(start, start + episodes_at_once)
+            blocks_of_episodes = []
+            for i, part in enumerate(parts):
+                rows = slice(i * prompts_at_once, (i + 1) * prompts_at_once)
+                block = _Block(part, context[episodes], episodes, rows)
+                blocks_of_episodes.append(block)
+            blocks.append(blocks_of_episodes)
+        return blocks
 
     def _shortened(self, prompts: PromptSet) -> PromptSet:
-        """The prompts without padding that does not matter."""
+        """Return the prompts without padding, if the backend can do without it."""
 
         def shorten() -> PromptSet:
             cut = getattr(self.backend, "shorten", None)
@@ -335,16 +351,18 @@ class Task:
 
         return self.remember(("short", prompts), shorten)
 
-    def _prepared(self, prompts: PromptSet) -> tuple[PromptSet, Tensor]:
-        """A few prompts without padding that does not matter, and their token embeddings."""
+    def _embedded(self, prompts: PromptSet) -> tuple[PromptSet, Tensor]:
+        """Return shortened prompts with their token embeddings."""
 
-        def prepare() -> tuple[PromptSet, Tensor]:
+        def embed() -> tuple[PromptSet, Tensor]:
             short = self._shortened(prompts)
             return short, self.backend.embed_tokens(short.tokens.ids)
 
-        return self.remember(
-            prompts, prepare, lambda made: made[1].nbytes + made[0].tree.mask.nbytes
-        )
+        def count_bytes(embedded: tuple[PromptSet, Tensor]) -> int:
+            short, embeddings = embedded
+            return embeddings.nbytes + short.tree.mask.nbytes
+
+        return self.remember(prompts, embed, count_bytes)
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return ``scale * cosine``, in the wider dtype of both.
@@ -355,44 +373,42 @@ class Task:
         return self.scale * (images.to(dtype) @ texts.to(dtype).transpose(-1, -2))
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
-        """``log softmax(scale * cosine)``: ``[..., n, dim], [..., k, dim] -> [..., n, k]``."""
+        """Return ``log softmax(scale * cosine)``, shaped as `logits`."""
         return self.logits(images, texts).log_softmax(-1)
 
 
 class CurrentTask:
-    """A task, exchanged for a new one when the weights have changed.
-
-    Classifiers that are made of one another hold the same one.
-    """
+    """The task for the present weights of a model, shared by classifiers made of one another."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self._detector = WeightChangeDetector()
-        with borrowed(task.backend) as model:
-            check_finite(model)
+        with eval_mode_no_grad(task.backend) as model:
+            check_weights_finite(model)
             self._detector.accept(model)
 
     @contextmanager
-    def borrow(self, *, alone: bool = True) -> Iterator[Task]:
-        """Hold the model for a while; nothing in the task or its cache is older than it.
+    def borrow(self, *, exclusive: bool = True) -> Iterator[Task]:
+        """Hold the model for a while, with a task that is not older than its weights.
 
-        Whoever tunes the prompt, or looks at a module while it runs, has to be `alone`.
+        To tune prompts, or to watch a module while it runs, the model must be held `exclusive`.
         """
-        with borrowed(self.task.backend, alone=alone) as model:
+        with eval_mode_no_grad(self.task.backend, exclusive=exclusive) as model:
             if self._detector.has_changed(model):
-                self._look_again()
+                self._renew_if_changed()
             yield self.task
 
-    def _look_again(self) -> None:
-        """Alone, as one who is exchanges tensors for a while."""
-        with borrowed(self.task.backend) as model:
+    def _renew_if_changed(self) -> None:
+        # Exclusive, because a thread that tunes weights exchanges them for a while: what looked
+        # like a change may be over when that thread is done.
+        with eval_mode_no_grad(self.task.backend) as model:
             if self._detector.has_changed(model):
-                check_finite(model)
+                check_weights_finite(model)
                 self.renew()
                 self._detector.accept(model)
 
     def renew(self) -> None:
-        """Exchange the task and clear the cache, once no thread is at work that would refill it."""
-        with borrowed(self.task.backend):
+        """Replace the task and clear the cache, when no other thread can refill it."""
+        with eval_mode_no_grad(self.task.backend):
             self.task.cache.clear()
-            self.task = self.task._anew()
+            self.task = self.task._with_current_weights()

@@ -1,23 +1,26 @@
-"""From one template and some names to the target, sensitive and joint prompts.
+"""Target, sensitive and joint prompts, made of one template and names.
 
 The template ``"A photo of a {sensitive} celebrity {target}."`` holds three sentences. The *target*
 prompt is the sentence without the sensitive slot, the *sensitive* prompt the sentence without the
-target slot, and the *joint* prompt has both. A prompt keeps its parts (`Part`), so that later the
-words of the template can be separated from the words of the names.
+target slot, and the *joint* prompt has both. A prompt keeps its parts (`SentencePart`), so that
+later the words of the template can be separated from the words of the names.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import TypeAlias
 
 from fair_tta.errors import PromptError
 
-TARGET, SENSITIVE = "target", "sensitive"
+TARGET = "target"
+SENSITIVE = "sensitive"
+_JOINT = "joint"
 _SLOT_NAMES = {
     "{target}": TARGET,
     "[T-CLS]": TARGET,
@@ -32,7 +35,7 @@ SLOTS = "`{target}` (also `[T-CLS]` or a bare `{}`) and `{sensitive}` (also `[S-
 
 @dataclass(frozen=True)
 class SentencePart:
-    """A piece of a sentence: words of the template, or (``slot`` not None) something to fill in."""
+    """Words of the template or, if `slot` is not None, a place to be filled in."""
 
     text: str
     slot: str | None = None
@@ -40,13 +43,15 @@ class SentencePart:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A sentence for one class. Parts with a slot are names, the others belong to the template.
+    """A sentence for one class.
 
-    `others` are the sentences of further templates for the same class.
+    Attributes:
+        parts: those with a slot are names, the others belong to the template.
+        further_texts: the sentences of further templates for the same class.
     """
 
     parts: tuple[SentencePart, ...]
-    others: tuple[str, ...] = ()
+    further_texts: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -54,7 +59,7 @@ class Prompt:
         return "".join(part.text for part in self.parts)
 
     def with_name(self, index: int, name: str) -> str:
-        """The sentence with another name in part `index`."""
+        """Return the sentence with another name in part `index`."""
         return "".join(
             name if i == index else part.text for i, part in enumerate(self.parts)
         )
@@ -63,15 +68,17 @@ class Prompt:
 def parse_sentence(
     argument: str, sentence: str, required: set[str] | None
 ) -> tuple[SentencePart, ...]:
-    """Cut a sentence into parts; `required` slots must be there and no others."""
+    """Cut a sentence into parts; if given, its slots must be the `required` ones."""
     if not isinstance(sentence, str):
         raise PromptError(
             f"`{argument}` should be a sentence (got {sentence!r}).", argument=argument
         )
-    _check_unicode(f"`{argument}` should be text", sentence)
+    _check_unicode(argument, f"`{argument}` should be text", sentence)
     parts: list[SentencePart] = []
-    for place, text in enumerate(_SLOT.split(sentence)):
-        is_slot = place % 2 == 1
+    for index, text in enumerate(_SLOT.split(sentence)):
+        is_slot = (
+            index % 2 == 1
+        )  # `split` alternates between the text around and the slots
         if is_slot and text not in _SLOT_NAMES:
             raise PromptError(
                 f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}.",
@@ -79,62 +86,70 @@ def parse_sentence(
             )
         if text:
             parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
-    if any("{" in part.text or "}" in part.text for part in parts if part.slot is None):
+    words = "".join(part.text for part in parts if part.slot is None)
+    if "{" in words or "}" in words:
         raise PromptError(
             f"`{argument}` has an unmatched brace (got {sentence!r}).",
             argument=argument,
         )
     slots = {part.slot for part in parts if part.slot is not None}
     if required is not None and slots != required:
-        wanted = " and ".join(
+        slot_names = " and ".join(
             f"`{{{slot}}}`" for slot in sorted(required, reverse=True)
         )
         raise PromptError(
-            f"`{argument}` should have {wanted} and no other slot ({sentence!r}).",
+            f"`{argument}` should have {slot_names} and no other slot (got {sentence!r}).",
             argument=argument,
         )
     return tuple(parts)
 
 
-def write_out(sentence: tuple[SentencePart, ...]) -> str:
-    """The sentence with its slots as they are written."""
+def sentence_text(sentence: tuple[SentencePart, ...]) -> str:
+    """Return the sentence with its slots in braces."""
     return "".join(
         part.text if part.slot is None else f"{{{part.slot}}}" for part in sentence
     )
 
 
 def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
-    """The sentence without a slot; a doubled space or a space before punctuation goes with it."""
-    text = write_out(sentence)
+    """Return the sentence without a slot, and with one space or none where it was."""
+    text = sentence_text(sentence)
     marker = f"{{{slot}}}"
     while marker in text:
-        left, right = text.split(marker, 1)
-        gap = " " if left != left.rstrip() or right != right.lstrip() else ""
-        left, right = left.rstrip(), right.lstrip()
-        if not left or not right or right[0] in _CLOSING:
-            gap = ""
-        text = left + gap + right
+        before, after = text.split(marker, 1)
+        start = before.rstrip()
+        end = after.lstrip()
+        had_space = start != before or end != after
+        is_at_edge = not start or not end or end[0] in _CLOSING
+        space = " " if had_space and not is_at_edge else ""
+        text = start + space + end
     return text
 
 
-def fill(sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]) -> Prompt:
-    """The sentence with phrases in its slots."""
-    parts = (
-        p if p.slot is None else SentencePart(phrases[p.slot], p.slot) for p in sentence
-    )
+def fill_slots(
+    sentence: tuple[SentencePart, ...], phrases: Mapping[str, str]
+) -> Prompt:
+    """Return the sentence with phrases in its slots."""
+    parts = []
+    for part in sentence:
+        if part.slot is not None:
+            part = SentencePart(phrases[part.slot], part.slot)
+        parts.append(part)
     return Prompt(tuple(parts))
 
 
-Names = Sequence[str] | Mapping[str, str]
+ClassNames = Sequence[str] | Mapping[str, str]
 """Names of classes, or ``{label: phrase}`` when the label is not what the sentence should hold."""
 
-OneTemplate: TypeAlias = "str | Templates | Mapping[str, str]"
-AnyTemplate: TypeAlias = "OneTemplate | Sequence[OneTemplate]"
+SingleTemplate: TypeAlias = "str | Templates | Mapping[str, str]"
+TemplateArgument: TypeAlias = "SingleTemplate | Sequence[SingleTemplate]"
 """A sentence, the three sentences, or several of these."""
 
 
 class Templates:
-    """The three sentences, where one sentence with two slots does not give what is wanted.
+    """The target, sensitive and joint sentences of prompts.
+
+    One sentence with two slots gives all three (`from_sentence`); state them where it reads badly.
 
     Args:
         target: sentence with a `{target}` slot.
@@ -149,18 +164,19 @@ class Templates:
         joint: A photo of a {sensitive} celebrity {target}.
     """
 
-    _others: tuple[Templates, ...] = ()
-    """Further templates: of all of them the features of a prompt are the unit mean."""
+    _further: tuple[Templates, ...] = ()
+    """Further templates of an ensemble: a prompt's feature is the unit mean over all of them."""
 
     def __init__(
         self, target: str, sensitive: str | None = None, joint: str | None = None
     ) -> None:
         self.target = parse_sentence("template.target", target, {TARGET})
-        self.sensitive = self.joint = None
+        self.sensitive = None
         if sensitive is not None:
             self.sensitive = parse_sentence(
                 "template.sensitive", sensitive, {SENSITIVE}
             )
+        self.joint = None
         if joint is not None:
             self.joint = parse_sentence("template.joint", joint, {TARGET, SENSITIVE})
 
@@ -179,7 +195,7 @@ class Templates:
         return cls(
             leave_out(sentence, SENSITIVE),
             leave_out(sentence, TARGET),
-            write_out(sentence),
+            sentence_text(sentence),
         )
 
     @property
@@ -189,38 +205,52 @@ class Templates:
         Those of several templates are lists.
         """
 
-        def written(name: str) -> str | list[str] | None:
-            every = [getattr(templates, name) for templates in (self, *self._others)]
-            if None in every:
-                return None
-            return (
-                [write_out(s) for s in every] if self._others else write_out(every[0])
-            )
+        return {name: self._texts(name) for name in (TARGET, SENSITIVE, _JOINT)}
 
-        return {name: written(name) for name in ("target", "sensitive", "joint")}
+    def _texts(self, name: str) -> str | list[str] | None:
+        texts = []
+        for templates in self._ensemble:
+            sentence = getattr(templates, name)
+            if sentence is None:
+                return None
+            texts.append(sentence_text(sentence))
+        return texts if self._further else texts[0]
+
+    @property
+    def _ensemble(self) -> tuple[Templates, ...]:
+        return (self, *self._further)
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{name}: {s}" for name, s in self.sentences.items() if s is not None
+            f"{name}: {text}"
+            for name, text in self.sentences.items()
+            if text is not None
         )
 
-    def _fill(self, name: str, phrases: Mapping[str, str], missing: str) -> Prompt:
-        """One prompt of all templates; `missing` is what to raise if one lacks the sentence."""
+    def _fill(self, name: str, phrases: Mapping[str, str], missing: str = "") -> Prompt:
+        """Return one prompt of all templates.
+
+        Raises:
+            PromptError: with the text `missing`, if a template lacks the sentence.
+        """
         prompts = []
-        for templates in (self, *self._others):
+        for templates in self._ensemble:
             sentence = getattr(templates, name)
             if sentence is None:
-                which = f" (in {write_out(templates.target)!r})" if self._others else ""
-                raise PromptError(missing.format(which))
-            prompts.append(fill(sentence, phrases))
-        return Prompt(prompts[0].parts, tuple(prompt.text for prompt in prompts[1:]))
+                which = ""
+                if self._further:
+                    which = f" (in {sentence_text(templates.target)!r})"
+                raise PromptError(missing.format(which), argument="template")
+            prompts.append(fill_slots(sentence, phrases))
+        further_texts = tuple(prompt.text for prompt in prompts[1:])
+        return Prompt(prompts[0].parts, further_texts)
 
     def _target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
-        """One prompt for each target."""
-        return [self._fill(TARGET, {TARGET: phrase}, "") for phrase in targets.values()]
+        """Return one prompt for each target."""
+        return [self._fill(TARGET, {TARGET: phrase}) for phrase in targets.values()]
 
     def _sensitive_prompts(self, names: Mapping[str, str]) -> list[Prompt]:
-        """One prompt for each value of a sensitive attribute."""
+        """Return one prompt for each value of a sensitive attribute."""
         missing = (
             "`sensitive` names were given, but `template` has no slot for them{}: put "
             "`{{sensitive}}` where they belong, or pass "
@@ -233,38 +263,38 @@ class Templates:
     def _joint_prompts(
         self, targets: Mapping[str, str], names: Mapping[str, str]
     ) -> list[Prompt]:
-        """One prompt for each pair, target by target: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
+        """Return one prompt for each pair: ``[(y0,s0), (y0,s1), .., (y1,s0), ..]``."""
         missing = (
             "joint prompts are needed, but `template` does not define them{}: use one "
             "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
         )
         pairs = product(targets.values(), names.values())
         return [
-            self._fill("joint", {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs
+            self._fill(_JOINT, {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs
         ]
 
 
 def default_template(with_sensitive: bool) -> Templates:
-    """The sentence where none is given: a photo of a (sensitive) target."""
+    """Return the sentences of "a photo of a ..."."""
     slot = "{sensitive} " if with_sensitive else ""
     return Templates.from_sentence(f"a photo of a {slot}{{target}}.")
 
 
 def parse_template(template: object, with_sensitive: bool) -> Templates:
-    """Check what the user passed as `template`."""
+    """Check the argument `template` and return its sentences."""
     if template is None:
         return default_template(with_sensitive)
     if isinstance(template, str):
         return Templates.from_sentence(template)
     if isinstance(template, list | tuple) and template:
-        every = [parse_template(one, with_sensitive) for one in template]
-        every = [templates for one in every for templates in (one, *one._others)]
-        first = copy(every[0])
-        first._others = tuple(every[1:])
-        return first
+        ensemble: list[Templates] = []
+        for member in template:  # which may be an ensemble too
+            ensemble += parse_template(member, with_sensitive)._ensemble
+        templates = copy(ensemble[0])
+        templates._further = tuple(ensemble[1:])
+        return templates
     if isinstance(template, Mapping):
-        known = {TARGET, SENSITIVE, "joint"}
-        if TARGET not in template or not set(template) <= known:
+        if TARGET not in template or not set(template) <= {TARGET, SENSITIVE, _JOINT}:
             raise PromptError(
                 "`template` as a dict should be {'target': sentence, 'sensitive': sentence, "
                 f"'joint': sentence}}, of which the first is required (got {[*template]}).",
@@ -280,51 +310,53 @@ def parse_template(template: object, with_sensitive: bool) -> Templates:
     return template
 
 
-def parse_names(argument: str, names: Names) -> dict[str, str]:
+def parse_names(argument: str, names: ClassNames) -> dict[str, str]:
     """Check class names and return them as ``{label: phrase}``."""
     if isinstance(names, str) or not isinstance(names, (Mapping, Iterable)):
         raise PromptError(
             f"`{argument}` should be a list of names (got {names!r}).",
             argument=argument,
         )
-    if isinstance(names, Set) and not isinstance(
-        names, KeysView
-    ):  # those of a dict are in order
+    # The keys of a dict are a set by type, but they are in order.
+    if isinstance(names, Set) and not isinstance(names, KeysView):
         raise PromptError(
             f"`{argument}` should be a list of names: a set has no order, which other runs would "
             f"see differently (got {names!r}).",
             argument=argument,
         )
-    pairs = (
-        list(names.items()) if isinstance(names, Mapping) else [(n, n) for n in names]
-    )
-    for text in (text for pair in pairs for text in pair):
+    if isinstance(names, Mapping):
+        pairs = list(names.items())
+    else:
+        pairs = [(name, name) for name in names]
+    for text in chain(*pairs):
         if not isinstance(text, str) or not text.strip():
             raise PromptError(
                 f"`{argument}` should hold non-empty strings (got {text!r}).",
                 argument=argument,
             )
-        _check_unicode(f"`{argument}` should hold text", text)
+        _check_unicode(argument, f"`{argument}` should hold text", text)
     if len(pairs) < 2:
-        got = [label for label, _ in pairs]
+        labels = [label for label, _ in pairs]
         raise PromptError(
-            f"`{argument}` should name at least two values (got {got}).",
+            f"`{argument}` should name at least two values (got {labels}).",
             argument=argument,
         )
-    for position, what in ((0, "labels"), (1, "phrases")):
-        texts = [pair[position].strip() for pair in pairs]
-        twice = sorted({text for text in texts if texts.count(text) > 1})
-        if twice:
+    for noun, texts in zip(
+        ("labels", "phrases"), zip(*pairs, strict=True), strict=True
+    ):
+        counts = Counter(text.strip() for text in texts)
+        repeated = sorted(text for text, count in counts.items() if count > 1)
+        if repeated:
             raise PromptError(
-                f"`{argument}` should have distinct {what} ({twice} came twice).",
+                f"`{argument}` should have distinct {noun} (got {repeated} more than once).",
                 argument=argument,
             )
-    # plain strings: those of NumPy and enums cannot be written to files
+    # Plain strings, because those of NumPy and enums cannot be written to files.
     return {str.__str__(label): str.__str__(phrase).strip() for label, phrase in pairs}
 
 
 def parse_sensitive(
-    sensitive: Names | Mapping[str, Names] | None,
+    sensitive: ClassNames | Mapping[str, ClassNames] | None,
 ) -> dict[str, dict[str, str]]:
     """Check sensitive names and return them as ``{attribute: {label: phrase}}``.
 
@@ -332,11 +364,10 @@ def parse_sensitive(
     """
     if sensitive is None:
         return {}
-    if (
-        not isinstance(sensitive, Mapping)
-        or not sensitive
-        or any(isinstance(v, str) for v in sensitive.values())
-    ):
+    has_phrases = isinstance(sensitive, Mapping) and any(
+        isinstance(value, str) for value in sensitive.values()
+    )
+    if not isinstance(sensitive, Mapping) or not sensitive or has_phrases:
         return {"sensitive": parse_names("sensitive", sensitive)}  # type: ignore[arg-type]
     for attribute in sensitive:
         if not isinstance(attribute, str):
@@ -344,13 +375,17 @@ def parse_sensitive(
                 f"the attributes of `sensitive` should be strings (got {attribute!r}).",
                 argument="sensitive",
             )
-        _check_unicode("the attributes of `sensitive` should be", attribute)
+        _check_unicode(
+            "sensitive", "the attributes of `sensitive` should be", attribute
+        )
     return {
         str.__str__(attribute): parse_names(f"sensitive[{attribute!r}]", names)
         for attribute, names in sensitive.items()
     }
 
 
-def _check_unicode(start: str, text: str) -> None:
+def _check_unicode(argument: str, expectation: str, text: str) -> None:
     if text != text.encode("utf-8", "ignore").decode():
-        raise PromptError(f"{start} in Unicode (got {text!r}).")
+        raise PromptError(
+            f"{expectation} in Unicode (got {text!r}).", argument=argument
+        )

@@ -87,8 +87,8 @@ def test_every_method_of_the_library_has_a_row(script: Script) -> None:
     }
     assert {type(setting.adapter).__name__ for setting in settings} == expected
     for setting in script("tables").methods_without_labels():
-        assert not setting.adapter.needs.labels
-        assert not setting.adapter.needs.class_labels
+        assert not setting.adapter.needs.reference_sensitive
+        assert not setting.adapter.needs.reference_labels
 
 
 def test_some_datasets_of_a_table(script: Script) -> None:

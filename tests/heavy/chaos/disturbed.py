@@ -107,11 +107,11 @@ def _fit(world: World, out: Path) -> list[str]:
 
 def rows_of(out: Path) -> dict[tuple[object, ...], Any]:
     """Finished rows by their keys, without what depends on clock and disk."""
-    from internals import ROWS, Store
+    from internals import ROWS_FILE, Store
 
     rows = {}
-    if (out / ROWS).exists():
-        with Store(out / ROWS) as store:
+    if (out / ROWS_FILE).exists():
+        with Store(out / ROWS_FILE) as store:
             for row in store:
                 rows[tuple(row.key)] = replace(row, seconds=0.0, file="")
     return rows

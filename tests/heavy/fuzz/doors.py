@@ -23,15 +23,15 @@ import pyarrow.parquet
 import torch
 from internals import (
     ADAPTERS,
-    ROWS,
+    ROWS_FILE,
     AugMix,
     Identity,
-    Key,
     Labels,
     Problem,
+    RowKey,
     Store,
     StoredRow,
-    _digest,
+    _reference_digest,
     parse_adapter,
 )
 from mutations import mutated, mutated_json, mutated_text, with_true_checksums
@@ -338,20 +338,20 @@ def rows() -> bytes:
         [p.image for p in miniature.BIRDS.draw(6, seed=1)]
     )
     with TemporaryDirectory() as folder:
-        path = Path(folder) / ROWS
+        path = Path(folder) / ROWS_FILE
         with Store(path) as store:
             store.append([_row(i, p) for i, p in enumerate(predictions)])
         return path.read_bytes()
 
 
 def _row(number: int, prediction: Any) -> StoredRow:
-    key = Key(f"{number:032x}", "01" * 16, "02" * 6, "03" * 6, 0)
+    key = RowKey(f"{number:032x}", "01" * 16, "02" * 6, "03" * 6, 0)
     return StoredRow(key, f"{number}.png", "04" * 16, prediction, 0.1)
 
 
 def stores(random: Random, folder: Path) -> str:
     """A file of rows, damaged: what is still there is as it was, and it can be written to."""
-    path = folder / ROWS
+    path = folder / ROWS_FILE
     data = mutated(random, rows(), [rows()])
     if random.random() < 0.7:  # a damaged header is refused before any row is read
         data = rows()[:SQLITE_HEADER] + data[SQLITE_HEADER:]
@@ -394,7 +394,7 @@ def fitted_files(random: Random, folder: Path) -> str:
             tensors[name] = random.choice(
                 (tensors[name][:1], tensors[name].half(), -tensors[name])
             )
-        about["sha256"] = _digest(
+        about["sha256"] = _reference_digest(
             about, tensors
         )  # else nothing further would be looked at
         save_file(tensors, path, metadata={"about": json.dumps(about)})

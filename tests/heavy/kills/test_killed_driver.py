@@ -16,14 +16,14 @@ from cli_fixtures import tiny_model as tiny_model
 DRIVER = """
 import multiprocessing, sys, time
 from fair_tta import FairTPTClassifier, Zero
-from fair_tta.lab.runs._job import WorkUnit, job_of
+from fair_tta.lab.runs._job import WorkUnit, make_job
 from fair_tta.lab.runs._local import Local
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._runner import Runner
 
 if __name__ == "__main__":
     clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])
-    job = job_of(clf, [Zero()], sys.argv[1], is_kept=False)
+    job = make_job(clf, [Zero()], sys.argv[1], stores_rows=False)
     with Local(workers=2).open(job) as pool:
         unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.asked())
         pool.submit(unit)()

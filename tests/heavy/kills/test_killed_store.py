@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from internals import ROWS, Store
+from internals import ROWS_FILE, Store
 from store_rows import rows
 
 HELPERS = Path(__file__).parents[2] / "helpers"
@@ -32,7 +32,7 @@ with Store(sys.argv[1]) as store:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    path, randomly = tmp_path / ROWS, random.Random(0)
+    path, randomly = tmp_path / ROWS_FILE, random.Random(0)
     command = [sys.executable, "-c", WRITER, str(path), str(HELPERS)]
     for _ in range(2):
         process = subprocess.Popen([*command, "wait"], stdout=subprocess.PIPE)

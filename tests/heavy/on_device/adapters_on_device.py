@@ -80,7 +80,7 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
     clf = clf.with_adapter(adapter)
     if isinstance(adapter, FittedMethod):
-        count = 60 if adapter.needs.class_labels else 12
+        count = 60 if adapter.needs.reference_labels else 12
         images = [picture(100 + i % 12) for i in range(count)]
         classes = [TARGETS[i % len(TARGETS)] for i in range(count)]
         values = {
@@ -88,8 +88,8 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
         }
         clf.fit(
             images,
-            classes if adapter.needs.class_labels else None,
-            values if adapter.needs.labels else None,
+            classes if adapter.needs.reference_labels else None,
+            values if adapter.needs.reference_sensitive else None,
         )
     return clf
 

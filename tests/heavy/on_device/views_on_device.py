@@ -29,7 +29,7 @@ def test_the_cpus_views(device: torch.device, views: Any) -> None:
     def generator(image: Any) -> np.random.Generator:
         return content_generator(image, 3)
 
-    recipes = [views._draw(image, SIZE, generator(image)) for image in PICTURES]
+    recipes = [views._draw_recipes(image, SIZE, generator(image)) for image in PICTURES]
     found = render_batch(PICTURES, SIZE, recipes, device).cpu()
     for image, own in zip(PICTURES, found, strict=True):
         expected = views(image, SIZE, generator(image)).transpose(0, 3, 1, 2)

@@ -17,10 +17,10 @@ from internals import (
     UploadLimits,
     header,
     images_among,
-    known_path_column,
     plain_name,
     read_uploaded,
     stage,
+    usual_path_column,
 )
 
 from fair_tta.errors import DatasetError
@@ -153,7 +153,7 @@ def read(
     found = []
     for row in values.records():
         if isinstance(row, Problem):
-            found.append(row.what)
+            found.append(row.detail)
         else:
             assert row.path == folder / row.key
             assert row.path.is_file()
@@ -163,7 +163,7 @@ def read(
         for row in values.records()
         if getattr(row, "kind", None) is not ProblemKind.UNPAIRED
     ]
-    assert values.rows == len(of_rows)
+    assert values.row_count == len(of_rows)
     return found
 
 
@@ -223,5 +223,5 @@ def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) 
         separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n"
     )
     assert header(file, UploadLimits()) == ["Class", "File"]
-    assert known_path_column(header(file, UploadLimits())) == "File"
-    assert known_path_column(["class"]) is None
+    assert usual_path_column(header(file, UploadLimits())) == "File"
+    assert usual_path_column(["class"]) is None

@@ -21,7 +21,7 @@ from cli_fixtures import folder as folder
 from cli_fixtures import many as many
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
-from internals import FOLDER, ROWS, Store
+from internals import FOLDER, ROWS_FILE, Store
 
 from fair_tta import FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.auditing import Audit, compare
@@ -79,7 +79,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert "dog / water" in out.stdout
     assert "10 images" in out.stdout
     assert {p.name for p in (folder / "out").iterdir()} == {
-        ROWS, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
+        ROWS_FILE, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
     }  # fmt: skip
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
@@ -259,7 +259,7 @@ def test_without_some_rows_the_run_ends_with_the_same_rows(
     predictions = (folder / "out" / "predictions.csv").read_bytes()
     audit = Audit.load(folder / "out" / "audit.json")
     for first in (0, 5, len(rows) - 1):
-        with Store(folder / "out" / ROWS) as store:
+        with Store(folder / "out" / ROWS_FILE) as store:
             store._db.execute("DELETE FROM rows WHERE rowid > ?", (first,))
         call(*audit_arguments(folder, tiny_model), *ADAPTERS, code=4)
         assert rows_of(folder / "out") == rows  # to the last bit
@@ -446,7 +446,7 @@ def test_a_run_that_fails_leaves_the_files_of_the_one_before(
 def test_damage_is_told_and_mended(folder: Path, tiny_model: str) -> None:
     arguments = [*audit_arguments(folder, tiny_model), *ADAPTERS]
     first = call(*arguments, code=4)
-    path = folder / "out" / ROWS
+    path = folder / "out" / ROWS_FILE
     data = path.read_bytes()
     place = data.index(b'"label":"') + 9
     path.write_bytes(data[:place] + b"X" + data[place + 1 :])

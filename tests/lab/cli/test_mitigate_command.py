@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_fixtures import NAMES, call, write_labels
 from fits import fit_on
-from internals import CANDIDATES, audit_command
+from internals import DEFAULT_CANDIDATES, audit_command
 
 from fair_tta import FairTPTClassifier, Features, LogitBalance
 from fair_tta.auditing import Audit
@@ -199,7 +199,7 @@ def test_bad_input_is_refused(
 
 def test_an_audit_compares_the_same_methods() -> None:
     default = signature(audit_command).parameters["adapters"].default
-    assert default == list(CANDIDATES)
+    assert default == list(DEFAULT_CANDIDATES)
 
 
 def test_a_foreign_file_is_not_replaced(birds: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from internals import (
-    MISSING,
+    MISSING_CELLS,
     PAPER_TASKS,
     Dataset,
     Labels,
@@ -26,7 +26,7 @@ from internals import (
     ProblemKind,
     Record,
 )
-from internals import label_files_module as paths
+from internals import image_paths_module as paths
 from PIL import Image
 
 from fair_tta.datasets import BenchmarkTask, read_folder
@@ -128,7 +128,7 @@ cells = (
         st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
     )
     .map(str.strip)
-    .filter(lambda text: text.lower() not in MISSING and text != "")
+    .filter(lambda text: text.lower() not in MISSING_CELLS and text != "")
 )
 
 
@@ -321,7 +321,7 @@ def test_values_may_be_restricted(root: Path) -> None:
     allowed = {"animal": ["cat"], "place": {"indoors", "outdoors"}}
     values = Labels(root / "images", root / "labels.csv", "animal", ("place",)).scan()
     rows = values.records(allowed)
-    assert [row.what for row in rows if isinstance(row, Problem)] == [
+    assert [row.detail for row in rows if isinstance(row, Problem)] == [
         f"labels.csv line {line} (animal 'dog')" for line in (3, 5, 7)
     ]
     assert [row.target for row in rows if isinstance(row, Record)] == ["cat"] * 3
@@ -455,7 +455,7 @@ def test_images_are_not_looked_for_unless_asked(
     monkeypatch.setattr(os, "stat", noted)
     values = values_of.scan()
     records = rows_of(root / "images", root / "labels.csv", check_images=False)
-    assert len(records) == values.rows > 1
+    assert len(records) == values.row_count > 1
     assert not [path for path in looked if path.endswith(".png")]
     assert [r for r in values.records() if isinstance(r, Record)] == records
     assert len([path for path in looked if path.endswith(".png")]) == len(records), (
@@ -471,5 +471,5 @@ def test_a_picture_has_one_key_however_its_path_is_spelt(tmp_path: Path) -> None
     labels = tmp_path / "labels.csv"
     labels.write_text("path,y,s\n" + "".join(f"{name},cat,in\n" for name in spellings))
     found = Labels(images, labels, "y", ("s",)).scan().records()
-    keys = [row.key if isinstance(row, Record) else row.what for row in found]
+    keys = [row.key if isinstance(row, Record) else row.detail for row in found]
     assert keys == ["a.png"] * 4

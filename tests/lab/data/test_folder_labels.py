@@ -17,7 +17,7 @@ from internals import (
     ProblemKind,
     Problems,
     Record,
-    collect,
+    collect_records,
     printable,
 )
 
@@ -39,15 +39,15 @@ def test_repeated_rows_are_those_that_the_reader_finds(
     labels = Labels(folder, folder / "labels.csv", "animal", ("place",))
     values = labels.scan()
     found = values.records(check_images=False)
-    records, _ = collect(
+    records, _ = collect_records(
         record for record, _ in values._read({}, False) if record is not None
     )
     assert {r.key: r for r in found if isinstance(r, Record)} == {
         r.key: r for r in records
     }
-    assert len(found) == values.rows == len(rows)
-    assert values.raw["animal"] == Counter(row[1] for row in rows)
-    assert values.names("place") == sorted({row[2] for row in rows})
+    assert len(found) == values.row_count == len(rows)
+    assert values.value_counts["animal"] == Counter(row[1] for row in rows)
+    assert values.labels_in("place") == sorted({row[2] for row in rows})
 
 
 def test_merged_values_do_not_contradict_each_other(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_merged_values_do_not_contradict_each_other(tmp_path: Path) -> None:
         for row in values.records(check_images=False)
     ]
     assert kinds == ["water", "DUPLICATE", "water"]
-    assert values.names("place") == ["water"]
+    assert values.labels_in("place") == ["water"]
 
 
 def test_many_unknown_values_are_summarised(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_many_unknown_values_are_summarised(tmp_path: Path) -> None:
     values = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",)).scan()
     named = {"animal": ["x0"], "place": ["sea"]}
     with pytest.raises(DatasetError, match=r"animal 'x1' \(1 row\).* and 19 more"):
-        values.allowed(named, skip_unknown=False)
-    assert values.allowed(named, skip_unknown=True) == {
+        values.allowed_values(named, skip_unknown=False)
+    assert values.allowed_values(named, skip_unknown=True) == {
         "animal": {"x0"},
         "place": {"sea"},
     }

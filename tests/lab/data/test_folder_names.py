@@ -14,7 +14,7 @@ from internals import (
     Unlisted,
     write_labels_of_folders,
 )
-from internals import labels_module as module
+from internals import folder_labels_module as module
 
 from fair_tta.errors import DatasetError
 

@@ -17,7 +17,15 @@ import openpyxl
 import pyarrow
 import pyarrow.parquet
 import pytest
-from internals import Labels, LabelTable, Problem, ProblemKind, Record, Row, _match_ends
+from internals import (
+    LabelRow,
+    Labels,
+    LabelTable,
+    Problem,
+    ProblemKind,
+    Record,
+    _match_ends,
+)
 
 from fair_tta.datasets import read_folder
 from fair_tta.errors import DatasetError
@@ -237,7 +245,7 @@ def test_a_million_rows_of_parquet(root: Path) -> None:
     found: list[Any] = []
     # 5 s on the slowest machine of the project's tests; here there is room for a slower one
     assert cpu_seconds(lambda: found.append(labels.scan())) < 10
-    assert found[0].raw["place"] == {str(i): n // 4 for i in range(4)}
+    assert found[0].value_counts["place"] == {str(i): n // 4 for i in range(4)}
 
 
 def test_names_of_parquet_columns_are_stripped(root: Path) -> None:
@@ -247,7 +255,7 @@ def test_names_of_parquet_columns_are_stripped(root: Path) -> None:
     table = LabelTable(root / "labels.parquet", ["animal", "place"])
     assert table.header == ["path", "animal", "place"]
     (row,) = table.rows(["place", "animal"])
-    assert isinstance(row, Row)
+    assert isinstance(row, LabelRow)
     assert row.cells == {"place": "in", "animal": "cat"}
     parquet(
         root / "labels.parquet", [["path", " animal", "animal"], ["0.png", "cat", "in"]]
@@ -281,7 +289,7 @@ def test_types_of_parquet_columns(column: Any, texts: list[str], root: Path) -> 
     table = pyarrow.table({"path": ["0.png", "1.png", "2.png", "3.png"], "a": column})
     pyarrow.parquet.write_table(table, root / "labels.parquet", row_group_size=2)
     rows = list(LabelTable(root / "labels.parquet", []).rows(["a"]))
-    assert [row.cells["a"] for row in rows if isinstance(row, Row)] == texts
+    assert [row.cells["a"] for row in rows if isinstance(row, LabelRow)] == texts
 
 
 def test_without_the_extra_the_error_names_it(
@@ -318,7 +326,7 @@ def test_paths_of_another_machine(start: str, root: Path) -> None:
         *(f"{i}.png" for i in range(1, 6)),
     ]
     assert [record.target for record in records] == ["dog", "cat"] * 3
-    problems = {row.kind: row.what for row in found if isinstance(row, Problem)}
+    problems = {row.kind: row.detail for row in found if isinstance(row, Problem)}
     assert problems == {
         ProblemKind.OTHER_MACHINE: f"6 in labels.csv, such as {names[0]} for sub/0.png",
         ProblemKind.UNPAIRED: "images without a row: 1 ('0.png'); rows without an image: 1",

@@ -18,7 +18,7 @@ from internals import (
     ProblemKind,
     Problems,
     Record,
-    collect,
+    collect_records,
     printable,
 )
 
@@ -112,10 +112,10 @@ kinds = st.sampled_from(ProblemKind)
 @settings(max_examples=50, deadline=None)
 @given(problems=st.lists(st.builds(Problem, kinds, st.text(max_size=5)), max_size=30))
 def test_summaries_count_everything(problems: list[Problem]) -> None:
-    records, summary = collect(problems)
+    records, summary = collect_records(problems)
     assert records == ()
     for kind in ProblemKind:
-        same = [p.what for p in problems if p.kind is kind]
+        same = [p.detail for p in problems if p.kind is kind]
         assert summary.counts.get(kind, 0) == len(same)
         assert summary.examples.get(kind, ()) == tuple(map(printable, same[:20]))
     assert summary.lost == sum(not p.kind.is_note for p in problems)
@@ -128,10 +128,10 @@ def test_twins_and_conflicts() -> None:
     other = Record(Path("a"), "z", {"s": "1"}, "a")
     third = Record(Path("a"), "y", {"s": "2"}, "a")
     b = Record(Path("b"), "y", {"s": "1"}, "b")
-    assert collect([a, b, a, a])[0] == (a, b)
-    assert collect([a, b, a, a])[1].counts == {ProblemKind.DUPLICATE: 2}
+    assert collect_records([a, b, a, a])[0] == (a, b)
+    assert collect_records([a, b, a, a])[1].counts == {ProblemKind.DUPLICATE: 2}
     for odd in (other, third):
-        records, problems = collect([a, b, odd, a])
+        records, problems = collect_records([a, b, odd, a])
         assert records == (b,)
         assert problems.counts == {ProblemKind.CONFLICT: 3}
         assert problems.examples == {ProblemKind.CONFLICT: ("a", "a", "a")}

@@ -7,7 +7,7 @@ from collections import Counter
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from internals import choose
+from internals import choose_sample
 
 Item = tuple[str, str]
 streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(
@@ -16,7 +16,11 @@ streams = st.lists(st.sampled_from("aaaaabbc"), max_size=60).map(
 
 
 def sample(items: list[Item], size: int, seed: int = 0) -> list[Item]:
-    return [*choose(items, None, size, seed, key=lambda i: i[1], group=lambda i: i[0])]
+    return [
+        *choose_sample(
+            items, None, size, seed, key=lambda i: i[1], group=lambda i: i[0]
+        )
+    ]
 
 
 @settings(deadline=None)
@@ -37,7 +41,7 @@ def test_shares(items: list[Item], size: int, seed: int) -> None:
 
 
 def test_a_limit_of_any_size() -> None:
-    assert list(choose("ab", 10**30, None, 0, key=str, group=str)) == ["a", "b"]
+    assert list(choose_sample("ab", 10**30, None, 0, key=str, group=str)) == ["a", "b"]
 
 
 @given(streams, st.integers(1, 20))
@@ -54,6 +58,6 @@ def test_seeds_choose() -> None:
 def test_what_has_no_group_is_passed_on() -> None:
     items = ["x", "a1", "a2", "y", "b1"]
     group = lambda item: item[0] if len(item) > 1 else None  # noqa: E731
-    found = [*choose(items, None, 2, 0, key=str, group=group)]
+    found = [*choose_sample(items, None, 2, 0, key=str, group=group)]
     assert [i for i in found if len(i) == 1] == ["x", "y"]
     assert {i[0] for i in found if len(i) > 1} == {"a", "b"}

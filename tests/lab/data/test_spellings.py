@@ -54,12 +54,12 @@ def pasted(message: str) -> dict[str, dict[str, str]]:
 )
 def test_values_that_read_alike(values: list[str], label: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as error:
-        labels_of(tmp_path, values).names("shape")
+        labels_of(tmp_path, values).labels_in("shape")
     message = str(error.value)
     assert "column 'shape' of 'labels.csv' holds values that read alike: " in message
     assert "--rename" in message
     renamed = labels_of(tmp_path, values, rename=pasted(message))
-    assert renamed.names("shape") == sorted([label, values[-1]])
+    assert renamed.labels_in("shape") == sorted([label, values[-1]])
     assert len(renamed.records(check_images=False)) == len(values)
 
 
@@ -67,7 +67,7 @@ def test_a_value_that_reads_like_a_name(tmp_path: Path) -> None:
     values = labels_of(tmp_path, ["circle", "CIRCLE", "square"])
     named = {"shape": ["circle", "square"], "place": ["in"]}
     with pytest.raises(DatasetError) as error:
-        values.allowed(named, skip_unknown=False)
+        values.allowed_values(named, skip_unknown=False)
     assert str(error.value).endswith("--rename 'shape: CIRCLE=circle'")
 
 
@@ -83,13 +83,15 @@ def test_different_values_stay(tmp_path: Path) -> None:
         "1e9999999999",
         "1.x",
     ]
-    assert labels_of(tmp_path, names).names("shape") == sorted(names)
+    assert labels_of(tmp_path, names).labels_in("shape") == sorted(names)
 
 
 def test_a_value_that_is_the_same_number_as_a_name(tmp_path: Path) -> None:
     values = labels_of(tmp_path, ["1", "1.0", "0"])
     with pytest.raises(DatasetError) as error:
-        values.allowed({"shape": ["1", "0"], "place": ["in"]}, skip_unknown=False)
+        values.allowed_values(
+            {"shape": ["1", "0"], "place": ["in"]}, skip_unknown=False
+        )
     assert str(error.value).endswith("--rename 'shape: 1.0=1'")
 
 

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import dataset_fixtures as made
 import pytest
-from internals import PAPER_TASKS, parse_names, parse_sensitive
-from internals import read_SPLITS as SPLITS
+from internals import PAPER_TASKS, SPLIT_NAMES, parse_names, parse_sensitive
 
 from fair_tta import FairTTAError, Templates
 from fair_tta.datasets import BenchmarkTask, read_dataset
@@ -136,7 +135,8 @@ def test_splits_are_passed_on(everything: Path) -> None:
     celeba, birds = BenchmarkTask.find("CelebA", "smiling", "gender"), PAPER_TASKS[3]
     for task in (celeba, birds):
         sizes = {
-            split: len(read_dataset(task, everything, split=split)) for split in SPLITS
+            split: len(read_dataset(task, everything, split=split))
+            for split in SPLIT_NAMES
         }
         assert sum(sizes.values()) == 2 * sizes["all"]
         assert min(sizes.values()) > 0

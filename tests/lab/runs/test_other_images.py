@@ -11,7 +11,7 @@ import pytest
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
 from cli_fixtures import write_labels
-from internals import Engine, ImageSource, Labels, Local, Runner, Store, job_of
+from internals import Engine, ImageSource, Labels, Local, Runner, Store, make_job
 from test_runner import Late
 from torch import Tensor
 
@@ -67,7 +67,7 @@ def run(
     engine: Engine | None = None,
 ) -> Answers:
     """Answers for all images, or for the first few: the others are never worked on."""
-    job = job_of(classifier, METHODS)
+    job = make_job(classifier, METHODS)
     folder.mkdir(exist_ok=True)
     answers: Answers = []
     with Store(folder / "rows") as store:
@@ -128,7 +128,7 @@ def test_answers_are_those_of_predict(
     clf = classifier.with_adapter(TTR("dog", queue=20))
     clf._batch_size = len(many)
     expected = clf.predict([str(source.source) for source in many])
-    job = job_of(classifier, [clf.adapter])
+    job = make_job(classifier, [clf.adapter])
     with Store(tmp_path / "rows") as store:
         runner = Runner(job, Local(), store)
         stream = runner.stream(many, lambda source: source, size=len(many), seed=0)

@@ -22,7 +22,7 @@ from internals import (
     describe_adapter,
     fit_adapters,
     fit_on_folder,
-    job_of,
+    make_job,
     start_worker,
 )
 from torch import Tensor
@@ -56,7 +56,7 @@ class Labelled(FittedMethod):
     """Cannot do without labels."""
 
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, labels=True)
+    needs = Needs(sensitive=True, reference=True, reference_sensitive=True)
     _learn, adapt = Centre._learn, Centre.adapt
 
 
@@ -134,7 +134,7 @@ def test_what_was_learnt_goes_to_other_processes(
     clf: FairTPTClassifier, folder: Path
 ) -> None:
     balance = fit_on(LogitBalance(), clf, [picture(i) for i in range(9)])
-    job = job_of(clf, [balance], "miniature")
+    job = make_job(clf, [balance], "miniature")
     unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
     assert sent.adapters == job.adapters
@@ -146,7 +146,7 @@ def test_what_was_learnt_goes_to_other_processes(
     assert answer.prediction.probabilities == pytest.approx(
         expected.probabilities, abs=1e-4
     )
-    other = job_of(
+    other = make_job(
         clf, [fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])], "miniature"
     )
     assert other.digests[:2] == job.digests[:2]
@@ -198,7 +198,7 @@ def test_without_a_folder_methods_are_cross_fitted(
     assert found.notes[0].startswith("m: cross-fitted on these 7 images without labels")
     settings = describe_adapter(found.adapters["m"])["settings"]["fits"]["settings"]
     assert (settings["folds"], settings["images"]) == (5, 7)
-    job = job_of(clf, found.adapters.values(), "miniature")
+    job = make_job(clf, found.adapters.values(), "miniature")
     unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
     sent = pickle.loads(pickle.dumps(job))
     answers = start_worker(sent, torch.get_num_threads())(unit)()

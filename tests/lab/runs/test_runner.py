@@ -25,8 +25,8 @@ from internals import (
     Worker,
     WorkUnit,
     batched,
-    job_of,
     load_source,
+    make_job,
 )
 
 from fair_tta import FairTPTClassifier, Zero, ZeroShot
@@ -68,7 +68,7 @@ class Late:
 @pytest.fixture
 def job(tiny_model: str) -> Job:
     clf = FairTPTClassifier(tiny_model, ["cat", "dog"], views=AugMix(3))
-    return job_of(clf, [ZeroShot(), Zero(0.5)])
+    return make_job(clf, [ZeroShot(), Zero(0.5)])
 
 
 def asked(folder: Path, count: int) -> list[ImageSource]:

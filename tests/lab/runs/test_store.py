@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from internals import ROWS, Store
+from internals import ROWS_FILE, Store
 from store_rows import row, rows
 
 from fair_tta.errors import FairTTAError
@@ -22,7 +22,7 @@ def path(
 ) -> Path:
     if hasattr(os, "major"):
         monkeypatch.setattr("os.major", lambda _: request.param)
-    return tmp_path / ROWS
+    return tmp_path / ROWS_FILE
 
 
 def change(path: Path, statement: str) -> None:
@@ -45,7 +45,7 @@ def test_rows_survive_closing(path: Path) -> None:
         store.append([row(2)])
         wanted = {one.key: one for one in (row(2), row(0))}
         assert store.find([row(2).key, row(3).key, row(0).key]) == wanted
-    assert [one.name for one in path.parent.iterdir()] == [ROWS], "no log, no lock"
+    assert [one.name for one in path.parent.iterdir()] == [ROWS_FILE], "no log, no lock"
     with Store(path, restart=True) as store:
         assert not [*store]
 
@@ -116,10 +116,10 @@ def test_changed_bytes_are_never_rows_that_nobody_wrote(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (ROWS, b"path,label\n", "is not a file of fair-tta.*discard it"),
-        (ROWS, b"\0" * 500, "is not a file of fair-tta.*discard it"),
+        (ROWS_FILE, b"path,label\n", "is not a file of fair-tta.*discard it"),
+        (ROWS_FILE, b"\0" * 500, "is not a file of fair-tta.*discard it"),
         ("rows.jsonl", b'{"caption": "mine"}\n', ""),
-        (ROWS, b"", ""),
+        (ROWS_FILE, b"", ""),
     ],
 )
 def test_files_of_others_and_of_earlier_versions(
@@ -135,7 +135,7 @@ def test_files_of_others_and_of_earlier_versions(
         store.append([row()])
     with Store(path) as store:
         assert list(store) == [row()]
-    assert name == ROWS or there.read_bytes() == content, "others stay"
+    assert name == ROWS_FILE or there.read_bytes() == content, "others stay"
 
 
 def test_a_database_of_somebody_else_is_not_opened(path: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_database_of_somebody_else_is_not_opened(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such pipes")
 def test_a_pipe_is_not_a_store(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / ROWS)
+    os.mkfifo(tmp_path / ROWS_FILE)
     with pytest.raises(FairTTAError, match="is not a file"):
-        Store(tmp_path / ROWS)
+        Store(tmp_path / ROWS_FILE)
 
 
 def test_a_full_disk_leaves_whole_batches(path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_file_that_vanishes_is_reported(path: Path) -> None:
 def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FairTTAError, match="cannot be used"):
-        Store(tmp_path / ROWS)
+        Store(tmp_path / ROWS_FILE)
     tmp_path.chmod(0o700)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from checks import picture
 from cli_fixtures import tiny_model as tiny_model
-from internals import ImageRows, ImageSource, Job, Worker, WorkUnit, job_of
+from internals import ImageRows, ImageSource, Job, Worker, WorkUnit, make_job
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, ZeroShot
 from fair_tta.errors import ModelError
@@ -62,7 +62,7 @@ def test_answers_are_those_of_predict(
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
     broken = ImageSource("x", b"nonsense")
-    found = ask(job_of(classifier, METHODS), pictures[0], broken, pictures[1])
+    found = ask(make_job(classifier, METHODS), pictures[0], broken, pictures[1])
     assert sorted(views) == [2, 6], (
         "the picture alone, and its views, once for all methods"
     )
@@ -80,42 +80,42 @@ def test_answers_are_those_of_predict(
             assert prediction.sensitive_entropy == pytest.approx(
                 alone.sensitive_entropy, abs=1e-4
             )
-    assert ask(job_of(classifier, METHODS)) == []
+    assert ask(make_job(classifier, METHODS)) == []
 
 
 def test_keys_are_of_the_content(
     classifier: FairTPTClassifier, pictures: list[ImageSource]
 ) -> None:
-    job = job_of(classifier, METHODS)
+    job = make_job(classifier, METHODS)
     again = ImageSource("again", Path(str(pictures[0].source)).read_bytes())
     first, second, other = ask(job, pictures[0], again, pictures[1])
     assert [a.key for a in first] == [a.key for a in second]  # type: ignore[union-attr]
     keys = {a.key for some in (first, other) for a in some}  # type: ignore[union-attr]
     assert len(keys) == 6
-    for same in (job, job_of(classifier, METHODS)):
+    for same in (job, make_job(classifier, METHODS)):
         assert ask(same, pictures[0])[0][0].key == first[0].key  # type: ignore[union-attr]
     unlike = [
-        job_of(classifier.with_views(AugMix(4)), METHODS),
-        job_of(classifier, [TPT(rho=0.5)]),
-        job_of(FairTPTClassifier(classifier._backend, ["cat", "cow"]), METHODS[:2]),
-        job_of(
+        make_job(classifier.with_views(AugMix(4)), METHODS),
+        make_job(classifier, [TPT(rho=0.5)]),
+        make_job(FairTPTClassifier(classifier._backend, ["cat", "cow"]), METHODS[:2]),
+        make_job(
             FairTPTClassifier(classifier._backend, ["cat", "dog"], scale=3.0),
             METHODS[:2],
         ),
-        job_of(FairTPTClassifier(classifier._backend, ["dog", "cat"]), METHODS[:2]),
+        make_job(FairTPTClassifier(classifier._backend, ["dog", "cat"]), METHODS[:2]),
     ]
     digests = {job.digests, *(other.digests for other in unlike)}
     assert len(digests) == 6
     with torch.no_grad():
         next(classifier._backend.model.parameters()).add_(1)  # type: ignore[attr-defined]
-    assert job_of(classifier, METHODS).digests not in digests
+    assert make_job(classifier, METHODS).digests not in digests
 
 
 def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> None:
     model: Any = classifier._backend.model  # type: ignore[attr-defined]
-    before = job_of(classifier, METHODS).digests
+    before = make_job(classifier, METHODS).digests
     model.vision_model.encoder.layers[0].mlp.activation_fn = torch.nn.Tanh()
-    assert job_of(classifier, METHODS).digests[0] != before[0], "another activation"
+    assert make_job(classifier, METHODS).digests[0] != before[0], "another activation"
     tokenize = classifier._backend.tokenize
 
     def otherwise(texts: Any) -> Any:
@@ -128,7 +128,7 @@ def test_models_differ_in_more_than_weights(classifier: FairTPTClassifier) -> No
         ["water", "land"],
         "{target} on {sensitive}",
     )
-    assert job_of(again, METHODS).digests[1] != before[1], "another tokenizer"
+    assert make_job(again, METHODS).digests[1] != before[1], "another tokenizer"
 
 
 def test_each_method_is_charged_what_it_looks_at(
@@ -155,7 +155,7 @@ def test_each_method_is_charged_what_it_looks_at(
     monkeypatch.setattr(FairTPTClassifier, "encode", encoding)
     monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", working)
     for methods in (METHODS, METHODS[::-1], METHODS[:1], METHODS[2:]):
-        for answers in ask(job_of(classifier, methods), *pictures[:2]):
+        for answers in ask(make_job(classifier, methods), *pictures[:2]):
             assert isinstance(answers, list)
             expected = {ZeroShot: 1.1, TPT: 13.0, FairTPT: 23.0}
             found = [answer.seconds for answer in answers]
@@ -167,7 +167,7 @@ def test_what_is_known_is_not_done_for_pictures_that_cannot_be_read(
     pictures: list[ImageSource],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    job = job_of(classifier, METHODS[:1])
+    job = make_job(classifier, METHODS[:1])
     missing = ImageSource("gone", "gone.png")
     whole = ask(job, *pictures[:2], known=[0])
     assert [len(answers) for answers in whole] == [1, 1], "the batch as a whole"
@@ -182,7 +182,7 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
     pictures: list[ImageSource],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    job, broken = job_of(classifier, METHODS), ImageSource("x", b"nonsense")
+    job, broken = make_job(classifier, METHODS), ImageSource("x", b"nonsense")
     asked = pictures[0], pictures[1], broken, pictures[2]
     whole = ask(job, *asked)
     batches: list[int] = []
@@ -193,7 +193,7 @@ def test_large_pictures_are_worked_on_a_few_at_a_time(
         return encode(self, images, **options)
 
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
-    monkeypatch.setattr("fair_tta.images._batches.MOST_PIXELS", 5 * 52 * 40)
+    monkeypatch.setattr("fair_tta.images._batches.MAX_DECODED_PIXELS", 5 * 52 * 40)
     for known in ([], [0]):
         batches.clear()
         found = ask(job, *asked, known=known)
@@ -222,7 +222,7 @@ def test_a_picture_that_the_model_cannot_use_fails_alone(
     classifier._backend.encode_images = picky  # type: ignore[method-assign]
     picture(1, (1, 9)).save(tmp_path / "thin.png")
     thin = ImageSource("thin.png", str(tmp_path / "thin.png"))
-    job = job_of(classifier, METHODS[:1])
+    job = make_job(classifier, METHODS[:1])
     found = ask(job, pictures[0], thin, pictures[2])
     assert [type(answers) for answers in found] == [list, str, list]
     assert (
@@ -243,11 +243,11 @@ def test_a_picture_without_finite_features_is_left_out(
         return found
 
     classifier._backend.encode_images = broken  # type: ignore[method-assign]
-    found = ask(job_of(classifier, METHODS[:1]), *pictures)
+    found = ask(make_job(classifier, METHODS[:1]), *pictures)
     assert [type(answers) for answers in found] == [list, str, list]
     assert "its features are not finite" in found[1]
     with pytest.raises(ModelError, match="if it runs in half precision"):
-        ask(job_of(classifier, METHODS[:1]), pictures[0])
+        ask(make_job(classifier, METHODS[:1]), pictures[0])
 
 
 def test_a_program_that_fails_with_all_pictures_stops(
@@ -259,7 +259,7 @@ def test_a_program_that_fails_with_all_pictures_stops(
     classifier._backend.encode_images = broken  # type: ignore[method-assign,assignment]
     with pytest.raises(AttributeError, match="no such method"):
         ask(
-            job_of(classifier, METHODS[:1]),
+            make_job(classifier, METHODS[:1]),
             pictures[0],
             ImageSource("x", b"nonsense"),
             pictures[1],
@@ -279,4 +279,4 @@ def test_a_device_that_fails_is_no_fault_of_the_picture(
 
     classifier._backend.encode_images = full  # type: ignore[method-assign,assignment]
     with pytest.raises(error, match="CUDA out of memory"):
-        ask(job_of(classifier, METHODS[:1]), pictures[0])
+        ask(make_job(classifier, METHODS[:1]), pictures[0])

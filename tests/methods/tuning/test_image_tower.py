@@ -10,7 +10,7 @@ import pytest
 import torch
 from checks import make_task, picture
 from families_open_clip import OPEN_CLIP
-from internals import ImageTower, is_norm, tuned_names, unit
+from internals import ImageTower, is_norm_layer, tuned_weight_names, unit
 from internals import weights_module as image_tower
 from plain_towers import classifier, norm_parameters
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ def clip(dtype: torch.dtype = torch.float64) -> Any:
 
 def test_the_norm_layers_of_the_vision_tower_alone() -> None:
     backend = clip()
-    names = tuned_names(make_task(backend), False)
+    names = tuned_weight_names(make_task(backend), False)
     wanted = {id(p) for p in norm_parameters(backend.model)}
     own = dict(backend.model.named_parameters())
     assert {id(own[name.removeprefix("model.")]) for name in names} == wanted
@@ -47,7 +47,7 @@ def test_the_norm_layers_of_the_vision_tower_alone() -> None:
 
 def test_all_weights_of_the_vision_tower() -> None:
     backend = clip()
-    names = tuned_names(make_task(backend), True)
+    names = tuned_weight_names(make_task(backend), True)
     own = {f"model.{name}" for name, _ in backend.model.named_parameters()}
     assert set(names) == {
         n for n in own if "vision_model" in n or "visual_projection" in n
@@ -59,7 +59,7 @@ def test_gradient_is_that_of_a_copy(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """However few pictures are worked on at a time, also with a loss that couples them."""
-    monkeypatch.setattr(image_tower, "pixels_at_once", lambda _: at_once)
+    monkeypatch.setattr(image_tower, "views_per_pass", lambda _: at_once)
     backend = clip()
     tower = ImageTower.of(make_task(backend), False)
     pixels = backend.preprocess([picture(i) for i in range(5)])
@@ -135,7 +135,7 @@ def test_what_counts_as_a_norm_layer() -> None:
 
     yes = (nn.LayerNorm(3), nn.BatchNorm2d(3), nn.GroupNorm(1, 3), RMSNorm())
     no = (nn.LayerNorm(3, elementwise_affine=False), nn.Linear(3, 3), nn.Identity())
-    assert [is_norm(layer) for layer in (*yes, *no)] == [True] * 4 + [False] * 3
+    assert [is_norm_layer(layer) for layer in (*yes, *no)] == [True] * 4 + [False] * 3
 
 
 class Wrapped:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from internals import BOUNDED, LONG, NO_STEP, ZERO_GRADIENT
+from internals import STEP_BOUNDED, STEP_LONG, STEP_NOT_FINITE, ZERO_GRADIENT
 from torch import Tensor
 
 from fair_tta import ELRA, TPT, FairTPTClassifier, FairTTAError, FixedRate, miniature
@@ -74,16 +74,16 @@ def test_the_scale_of_the_objective_does_not_matter() -> None:
     torch.testing.assert_close(one, many)
 
 
-BOUNDED_AT_2 = BOUNDED.format(radius=2)
+BOUNDED_AT_2 = STEP_BOUNDED.format(radius=2)
 DEGENERATE = [  # the gradient's numbers, those of the target's, and what is told without a bound
     (0.0, 1.0, ZERO_GRADIENT),
-    (1.0, 0.0, NO_STEP),
-    (1.0, 1e-12, LONG),
-    (1e-38, 1e-38, LONG),
-    (math.nan, 1.0, NO_STEP),
-    (math.inf, 1.0, NO_STEP),
-    (1.0, math.nan, NO_STEP),
-    (1.0, math.inf, NO_STEP),
+    (1.0, 0.0, STEP_NOT_FINITE),
+    (1.0, 1e-12, STEP_LONG),
+    (1e-38, 1e-38, STEP_LONG),
+    (math.nan, 1.0, STEP_NOT_FINITE),
+    (math.inf, 1.0, STEP_NOT_FINITE),
+    (1.0, math.nan, STEP_NOT_FINITE),
+    (1.0, math.inf, STEP_NOT_FINITE),
 ]
 
 
@@ -106,7 +106,7 @@ def test_degenerate_steps_are_noted(gradient: float, target: float, note: str) -
         assert after.isfinite().all()
         length = (after - before).double().flatten(1).norm(dim=1)
         assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)  # beta / |g|
-        if note == LONG:
+        if note == STEP_LONG:
             assert float(length[0]) == pytest.approx(0.01 / (2 * target), rel=1e-4)
             assert float(stepper.rate[0]) > 0
         else:
@@ -119,7 +119,7 @@ def test_a_step_that_the_context_cannot_hold_is_not_finite() -> None:
     g, slope = beside_an_ordinary_image(1.0, 1e-38)
     stepper = ELRA(beta=1e6).start(CONTEXT, g, slope, linear(slope))
     assert torch.equal(stepper.step(g)[0], CONTEXT[0])
-    assert notes(stepper) == [(NO_STEP,), (LONG,)]
+    assert notes(stepper) == [(STEP_NOT_FINITE,), (STEP_LONG,)]
 
 
 @pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
@@ -155,8 +155,8 @@ def test_two_steps_of_any_length(relative: float, bound: float, growth: float) -
         before = stepper.context  # type: ignore[attr-defined]
         length = (stepper.step(slope) - before).flatten(1).norm(dim=1) / 5
         assert length.tolist() == pytest.approx([min(wanted, bound)] * 2, rel=1e-6)
-        told |= {BOUNDED.format(radius=bound)} if wanted > bound else set()
-        told |= {LONG} if min(wanted, bound) > 2 else set()
+        told |= {STEP_BOUNDED.format(radius=bound)} if wanted > bound else set()
+        told |= {STEP_LONG} if min(wanted, bound) > 2 else set()
         assert [set(some) for some in notes(stepper)] == [told] * 2
 
 
@@ -183,7 +183,7 @@ def test_a_later_step_that_is_not_finite_leaves_the_start(
         if is_bounded:
             assert told == (BOUNDED_AT_2,)
         else:
-            assert told == (NO_STEP,)
+            assert told == (STEP_NOT_FINITE,)
             assert torch.equal(moved[0], CONTEXT[0])
             assert float(stepper.rate[0]) == 0
 
@@ -209,7 +209,7 @@ def test_a_later_step_that_is_bounded_is_noted_once() -> None:
     assert notes(stepper) == [(), ()]
     for _ in range(2):
         stepper.step(steep)
-        assert notes(stepper) == [(BOUNDED.format(radius=0.5),), ()]
+        assert notes(stepper) == [(STEP_BOUNDED.format(radius=0.5),), ()]
 
 
 OPTIMIZERS = [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD]

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from fair_tta._cache import Cache
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._labels import LabelValues
+from fair_tta.datasets._label_values import LabelValues
 from fair_tta.errors import FairTTAError
 from fair_tta.images._views import AugMix
 from fair_tta.lab.app._server import UploadLimits
@@ -177,13 +177,13 @@ class Classifiers:
 def why_not(name: str, has_labels: bool = False) -> str:
     """Why a method cannot be used here; empty if it can. The images of an audit have labels."""
     needs = ADAPTERS[name]().needs
-    if needs.labels:
+    if needs.reference_sensitive:
         return "its reference images need attribute values: fit it in Python"
     if needs.setting:
         return "it needs a setting: use the command line"
     return (
         "it needs class labels: use Audit"
-        if needs.class_labels and not has_labels
+        if needs.reference_labels and not has_labels
         else ""
     )
 

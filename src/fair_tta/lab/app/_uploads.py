@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from fair_tta._io import ENDINGS, write_row
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._label_files import LabelTable, Row
-from fair_tta.datasets._labels import Labels, LabelValues, known_path_column
+from fair_tta.datasets._label_files import LabelRow, LabelTable
+from fair_tta.datasets._label_values import LabelValues
+from fair_tta.datasets._labels import Labels
+from fair_tta.datasets._path_columns import usual_path_column
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._folder import (
     AUDIT_FILE,
@@ -117,7 +119,7 @@ def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
         >>> guessed(["file", "place", "label"])
         ('file', 'label', ['place'])
     """
-    where = known_path_column(columns)
+    where = usual_path_column(columns)
     others = [name for name in columns if name != where]
     classes = next(
         (n for n in others if n.lower() in ("class", "label", "target")), None
@@ -141,7 +143,7 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     column = values._columns[0]
     rows = [
         row._replace(cells={**row.cells, column: _found(row.cells[column], known)})
-        if isinstance(row, Row)
+        if isinstance(row, LabelRow)
         else row
         for row in values._rows
     ]

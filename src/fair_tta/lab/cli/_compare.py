@@ -23,7 +23,7 @@ from fair_tta.lab.cli._options import (
 )
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
     from fair_tta.datasets._records import Record
     from fair_tta.lab._folder import FolderAudit
 
@@ -85,8 +85,9 @@ def compare_command(
     with errors_as_exit_codes(context, labels_csv="--labels"):
         from msgspec import structs
 
-        from fair_tta.auditing._judge import judge, read_thresholds
-        from fair_tta.datasets._labels import Labels, rename_values
+        from fair_tta.auditing._judge import judge_threshold, read_thresholds
+        from fair_tta.datasets._label_values import rename_values
+        from fair_tta.datasets._labels import Labels
         from fair_tta.lab._folder import AUDIT_FILE, CARD_FILE, REPORT_FILE
         from fair_tta.lab.report import write_report
 
@@ -125,7 +126,7 @@ def compare_command(
         for run in chosen.values():
             log_path_column(run)
         truth, *answers = rename_values([truth, *answers], renames)
-        classes = {*truth.names(columns.target_column), *named_classes}
+        classes = {*truth.labels_in(columns.target_column), *named_classes}
         for column in columns.sensitive_column:
             truth.check_spellings(column)
         for run in answers:
@@ -135,7 +136,7 @@ def compare_command(
             truth, dict(zip(names, answers, strict=True)), classes
         )
         document = result.audit.document
-        outcomes = tuple(judge(limit, document) for limit in limits)
+        outcomes = tuple(judge_threshold(limit, document) for limit in limits)
         audit = replace(
             result.audit, document=structs.replace(document, thresholds=outcomes)
         )
@@ -154,13 +155,13 @@ def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
         DatasetError: no answer of the file is one of the classes.
     """
     from fair_tta._spelling import escaped, likely_labels, meaning
-    from fair_tta.datasets._labels import rename_option
+    from fair_tta.datasets._label_values import rename_option
     from fair_tta.errors import DatasetError
     from fair_tta.metrics._estimates import listed
 
     column = run.labels.target
     file = run.labels.file.name
-    counts = run.raw[column]
+    counts = run.value_counts[column]
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
     known = {*classes, *(text_cell(name) for name in classes)}
@@ -203,13 +204,14 @@ def _measure_matched_rows(
 ) -> FolderAudit:
     """Measure all runs on the rows that every file has, and list what was left out."""
     from fair_tta.auditing import audit, compare
-    from fair_tta.datasets._records import Problem, ProblemKind, collect
+    from fair_tta.datasets._records import Problem, ProblemKind, collect_records
     from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning
     from fair_tta.lab._folder import FolderAudit
 
-    records, problems = collect(truth.records(check_images=False))
+    records, problems = collect_records(truth.records(check_images=False))
     answers = {
-        name: collect(run.records(check_images=False))[0] for name, run in runs.items()
+        name: collect_records(run.records(check_images=False))[0]
+        for name, run in runs.items()
     }
 
     # Rows of all files are matched by their paths

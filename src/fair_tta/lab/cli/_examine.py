@@ -82,7 +82,7 @@ def examine_command(
         )
         from fair_tta.lab.cli._tables import embedded_images_text, print_examination
         from fair_tta.lab.runs._local import Local
-        from fair_tta.lab.runs._store import ROWS
+        from fair_tta.lab.runs._store import ROWS_FILE
         from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
@@ -130,7 +130,7 @@ def examine_command(
             print_examination(examination)
             if out is not None:
                 inside = embedded_images_text(len(examination.images))
-                files = f"{EXAMINATION_FILE}, {EXAMINATION_PAGE} {inside}, {ROWS}"
+                files = f"{EXAMINATION_FILE}, {EXAMINATION_PAGE} {inside}, {ROWS_FILE}"
                 print_text(f"Written to {out}: {files}", wrap=False)
     if n_failed:
         log(

@@ -78,7 +78,7 @@ def image_lister(
 
     Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
     """
-    from fair_tta.datasets._records import choose
+    from fair_tta.datasets._records import choose_sample
     from fair_tta.images._stored import ImageSource
 
     def group(item: ImageEntry) -> str | None:
@@ -94,8 +94,8 @@ def image_lister(
     def images() -> Iterable[ImageEntry]:
         items: Iterable[ImageEntry] = walk_images(options.images, null=options.null)
         if encoder.stored is not None:
-            items = map(encoder.stored.source, encoder.stored.places)
-        return choose(
+            items = map(encoder.stored.source, encoder.stored.row_of_id)
+        return choose_sample(
             items, options.limit, options.sample, encoder.seed, key=key, group=group
         )
 
@@ -187,7 +187,7 @@ def make_classifier(
     from fair_tta.datasets._features import read_text_features
     from fair_tta.images._views import AugMix
     from fair_tta.methods import ZeroShot
-    from fair_tta.methods._fitting import compare
+    from fair_tta.methods._fitting import warn_if_other_model
     from fair_tta.models._stored_text import TextTable
 
     if adapter is not None and adapter.needs.sensitive and not prompts.sensitive:
@@ -233,5 +233,5 @@ def make_classifier(
         stored.features[:1]._unit(
             classifier._task.target_features
         )  # raises if they do not fit
-        compare(stored.features, classifier._task)
+        warn_if_other_model(stored.features, classifier._task)
     return classifier

@@ -29,7 +29,7 @@ from fair_tta.lab.cli._options import (
 
 if TYPE_CHECKING:
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
     from fair_tta.datasets._records import Problem
     from fair_tta.lab._folder import FolderAudit
 
@@ -47,7 +47,8 @@ def labels_from_options(
 
     Without --labels the folders of the images are their labels, and are written to a file in `out`.
     """
-    from fair_tta.datasets._labels import Labels, write_labels_of_folders
+    from fair_tta.datasets._folder_labels import write_labels_of_folders
+    from fair_tta.datasets._labels import Labels
 
     # Labels are those of a file, or the names of folders
     stored = encoder.stored
@@ -116,8 +117,8 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
         shown = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
         if len(prompts) > _SHOWN_PROMPTS:
             shown += ", ..."
-        if templates._others:
-            shown += f", and those of {len(templates._others)} further templates"
+        if templates._further:
+            shown += f", and those of {len(templates._further)} further templates"
         log(f"Prompts, {name}: {shown}")
 
     # A phrase that names nothing visible is asked all the same

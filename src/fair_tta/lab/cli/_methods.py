@@ -26,8 +26,8 @@ _NEEDS = {
     "views": "views",
     "prompt_gradient": "prompt gradient",
     "reference": "reference",
-    "labels": "its labels",
-    "class_labels": "its classes",
+    "reference_sensitive": "its labels",
+    "reference_labels": "its classes",
     "values": "true values",
     "pixels": "images",
 }

@@ -15,7 +15,7 @@ from fair_tta.errors import FairTTAError
 from fair_tta.prompts._templates import parse_names
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._labels import LabelValues
+    from fair_tta.datasets._label_values import LabelValues
 
 _MONTH_PATTERN = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
 _PROBLEM_PATTERNS = (
@@ -95,7 +95,7 @@ def parse_column_attributes(
 
 def column_names(values: LabelValues, column: str) -> dict[str, str]:
     """Return the values of a column as names."""
-    names = values.names(column)
+    names = values.labels_in(column)
     if len(names) < 2:
         raise FairTTAError(
             f"column {column!r} should hold at least two different values (it holds {names}), or "

@@ -196,11 +196,11 @@ class EncoderOptions(ModelOptions):
         if self.features is None:
             return None
         from fair_tta.datasets._features import read_features
-        from fair_tta.datasets._label_files import first_three
+        from fair_tta.datasets._image_paths import summarize_names
 
         stored = read_features(self.features, id_column=id_column)
         if stored.missing:
-            names = first_three([*map(printable, stored.missing)])
+            names = summarize_names([*map(printable, stored.missing)])
             log(f"Left out, as {str(stored.path)!r} has no vector of theirs: {names}.")
         return stored
 

@@ -13,7 +13,7 @@ from fair_tta.auditing._examination import (
     ExaminationDocument,
     PerceivedAttribute,
 )
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.lab._folder import (
     AUDIT_FILE,
     CARD_FILE,
@@ -29,7 +29,7 @@ from fair_tta.lab.report._drawings import axis, short
 from fair_tta.lab.report._first_screen import SAID_FIRST, Figure, banners, figure_of
 from fair_tta.lab.report._method_rows import NamedAudit, cost_sentence
 from fair_tta.lab.report._numbers import ARROW, MINUS, NONE, SPACE, figure_text, images
-from fair_tta.lab.runs._store import ROWS
+from fair_tta.lab.runs._store import ROWS_FILE
 from fair_tta.metrics._estimates import Estimate
 
 SHOWN_METRICS = {
@@ -60,7 +60,7 @@ _LONGEST_TRACK = 60  # wider ones are not read better
 def print_audit(result: FolderAudit) -> None:
     """Print the figures of each run with intervals, differences, and what was left out."""
     document = result.audit.document
-    for sentence in not_measurable(document):
+    for sentence in label_cautions(document):
         print_text(sentence, "bold")
     print_text(verdict.audit_title(document), "bold")
     warnings = [
@@ -100,7 +100,7 @@ def print_audit(result: FolderAudit) -> None:
             CARD_FILE,
         ]
         if result.adapters:  # predictions of others have no rows
-            files += [PREDICTIONS_FILE, ROWS]
+            files += [PREDICTIONS_FILE, ROWS_FILE]
             if result.problems:
                 files.append(PROBLEMS_FILE)
         print_text(f"Written to {result.out}: {', '.join(files)}")

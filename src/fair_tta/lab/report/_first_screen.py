@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import few_images, not_measurable
+from fair_tta.auditing._judge import images_of_small_groups, label_cautions
 from fair_tta.lab.report import _verdict as verdict
 from fair_tta.lab.report._drawings import BeforeAfter, Dot, before_and_after, dot_plot
 from fair_tta.lab.report._method_rows import (
@@ -90,7 +90,7 @@ def first_screen(
     left = len(methods) - MOST_METHODS
     more = f" {left} more methods are below." if left > 0 else ""
     return {
-        "not_measurable": [] if several else not_measurable(first),
+        "not_measurable": [] if several else label_cautions(first),
         "cards": verdict.cards(tasks),
         "banners": banners(tasks),
         "chart": drawn,
@@ -249,7 +249,7 @@ def _banners(document: AuditDocument) -> Iterator[tuple[str, str]]:
     ):  # a warning says it
         yield of_clusters(document), "intervals allow for that"
     cells = verdict.cells_of(run)
-    small = len(few_images(document))
+    small = len(images_of_small_groups(document))
     if small:
         few = f"Groups with fewer than {document.settings.small} images"
         yield f"{few}, whose figures are uncertain", f"{small} of {len(cells)}"

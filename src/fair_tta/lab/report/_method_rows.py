@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fair_tta.auditing import _document as doc
-from fair_tta.auditing._judge import Verdict, recommended, verdict_on
+from fair_tta.auditing._judge import Verdict, recommended_comparison, verdict_on
 from fair_tta.lab.report._numbers import (
     ARROW,
     NONE,
@@ -259,7 +259,7 @@ def featured(document: doc.AuditDocument) -> MethodRow | None:
     smaller; else one that helps the worst group without harm; else one that narrows the gap; else
     that with the lowest gap.
     """
-    chosen = recommended(document)
+    chosen = recommended_comparison(document)
 
     def rank(row: MethodRow) -> int:
         if row.comparison is chosen:

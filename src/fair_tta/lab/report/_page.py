@@ -16,7 +16,7 @@ from PIL import Image
 from fair_tta._io import printable, write_whole
 from fair_tta.auditing import Audit
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.auditing._judge import not_measurable
+from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _drawings as charts
 from fair_tta.lab.report import _numbers as numbers
@@ -325,7 +325,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         title=audit_title(document, title),
         document=document,
         cards=cards([("", document)]),
-        not_measurable=not_measurable(document),
+        not_measurable=label_cautions(document),
         changes=changes(document),
         limits=[
             (name, text.split(". ")[0].rstrip("."))

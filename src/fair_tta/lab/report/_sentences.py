@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from fair_tta.auditing import _document as doc
-from fair_tta.auditing._judge import figure_of
+from fair_tta.auditing._judge import judged_estimate
 from fair_tta.lab.report._numbers import (
     count,
     group_name,
@@ -117,7 +117,7 @@ def of_thresholds(document: doc.AuditDocument) -> list[str]:
     sentences = []
     for t in document.thresholds:
         figure, level = (
-            figure_of(t, document),
+            judged_estimate(t, document),
             f"{100 * document.settings.level:g} % CI ",
         )
         found = (
@@ -133,7 +133,7 @@ def _balanced_beside(threshold: doc.Threshold, document: doc.AuditDocument) -> s
     """Balanced accuracy of the run, without which no gap is shown."""
     figure = METRICS.get(threshold.metric)
     balanced = replace(threshold, metric="balanced_accuracy")
-    found = figure_of(balanced, document)
+    found = judged_estimate(balanced, document)
     if figure is None or figure.better >= 0 or found is None:
         return ""
     return f" at balanced accuracy {percent(shown(found))}"

@@ -19,7 +19,7 @@ from torch import Tensor
 from fair_tta._identity import content_digest
 from fair_tta._io import open_file, write_whole
 from fair_tta.errors import ImageError
-from fair_tta.images._load import MOST_BYTES
+from fair_tta.images._load import MAX_IMAGE_BYTES
 from fair_tta.images._stored import ImageSource, StoredFeature
 from fair_tta.images._vision import image_digest
 
@@ -49,11 +49,11 @@ def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
     with open_file(image.source) as file:
         found = os.fstat(file.fileno())
         if (
-            found.st_size > MOST_BYTES
+            found.st_size > MAX_IMAGE_BYTES
         ):  # the limit of `load_image`, before memory is taken
             raise ImageError(
                 f"cannot read {image.source!r}: it has {found.st_size} bytes, more than "
-                f"{MOST_BYTES >> 20} MiB: make it smaller"
+                f"{MAX_IMAGE_BYTES >> 20} MiB: make it smaller"
             )
         data = file.read()
     return ImageFile(data, content_digest(data), _signature(image.source, found))

@@ -18,7 +18,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
 from fair_tta.images._views import AugMix
-from fair_tta.lab.runs._store import Key
+from fair_tta.lab.runs._store import RowKey
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._registry import Packed
@@ -28,7 +28,7 @@ from fair_tta.prompts._templates import Templates
 
 
 @dataclass(frozen=True)
-class Question:
+class PromptSpec:
     """The classes to choose from, as `FairTPTClassifier` takes them."""
 
     targets: Mapping[str, str]
@@ -65,16 +65,16 @@ class Job:
         model: what `FairTPTClassifier` takes; other processes load it themselves.
         device: where to move the model, None to leave it where it is.
         dtype: in which precision, None for its own.
-        is_kept: whether rows are stored; if not, nobody needs to know the weights.
+        stores_rows: whether rows are stored; if not, nobody needs to know the weights.
     """
 
     model: Any
-    questions: tuple[Question, ...]
+    questions: tuple[PromptSpec, ...]
     adapters: tuple[Adapter, ...]
     views: Any = AugMix()
     device: str | torch.device | None = None
     dtype: str | torch.dtype | None = None
-    is_kept: bool = True
+    stores_rows: bool = True
 
     @cached_property
     def backend(self) -> Backend:
@@ -90,12 +90,12 @@ class Job:
 
     @cached_property
     def digests(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Of model and views, questions, and methods, for `Key`.
+        """Of model and views, questions, and methods, for `RowKey`.
 
         A tokenizer is known by its output for the prompts, and a text tower whose weights cannot
         be read by the features of the prompts.
         """
-        if not self.is_kept:
+        if not self.stores_rows:
             return "", ("",) * len(self.questions), ("",) * len(self.adapters)
         model = {"fair_tta": version("fair-tta"), **self.facts}
         return (
@@ -104,7 +104,7 @@ class Job:
             tuple(fingerprint(adapter) or _once(adapter) for adapter in self.adapters),
         )
 
-    def key(self, unit: WorkUnit, asked: Asked, position: int, content: str) -> Key:
+    def key(self, unit: WorkUnit, asked: Asked, position: int, content: str) -> RowKey:
         """The key of a row: of the image with this content, at this position in a unit.
 
         Where the answer depends on the other images of the batch, the images of the unit and the
@@ -116,7 +116,7 @@ class Job:
         method = methods[adapter]
         if self.adapters[adapter].needs.other_images:
             method = str(fingerprint([method, unit.contents, position]))
-        return Key(content, model, questions[question], method, unit.seed)
+        return RowKey(content, model, questions[question], method, unit.seed)
 
     def depends_on_batch(self, unit: WorkUnit) -> bool:
         """Whether an answer that is asked for depends on the other images of the unit."""
@@ -135,7 +135,7 @@ class Job:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the loaded model: each process has its own."""
-        if self.is_kept:
+        if self.stores_rows:
             self.facts, self.digests  # noqa: B018 - the driver's, for workers to compare with
         state = {
             name: value for name, value in self.__dict__.items() if name != "backend"
@@ -149,7 +149,7 @@ class Job:
     def load_here(self) -> None:
         """Load the model in another process than the driver's, and check that it is the same."""
         self.__dict__["backend"] = load_backend(self.model, self.device, self.dtype)
-        if not self.is_kept:
+        if not self.stores_rows:
             return
         found, expected = feature_identity(self.backend, self.views), self.facts
         # preprocessing may round differently on another machine
@@ -203,7 +203,7 @@ def load_backend(
     return backend
 
 
-def job_of(
+def make_job(
     classifier: FairTPTClassifier,
     adapters: Iterable[Adapter],
     model: Any = None,
@@ -214,7 +214,7 @@ def job_of(
     Other processes load `model`; if it is None, the classifier's is sent to them.
     """
     task = classifier._task
-    question = Question(task.targets, task.sensitive, task.templates, task.scale)
+    question = PromptSpec(task.targets, task.sensitive, task.templates, task.scale)
     placed: dict[str, Any] = {}
     if model is not None:
         placed["device"], placed["dtype"] = classifier._loaded_as

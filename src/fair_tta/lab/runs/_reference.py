@@ -37,7 +37,7 @@ from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import FittedMethod, fit_encoded
 from fair_tta.models._stored_text import sees_images
 
-Counting = Callable[[int, int | None], None]
+OpenEndedProgress = Callable[[int, int | None], None]
 """Receives how many images are finished, and how many there are if that is known."""
 
 K = TypeVar("K")
@@ -52,7 +52,7 @@ def fit_on_images(
     *,
     in_folds: bool = False,
     kept: Path | None = None,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
     """Fit the methods that need a reference, or cross-fit them; others stay as they are.
 
@@ -142,7 +142,7 @@ def fit_on_folder(
     images: Iterable[ImageSource] | None = None,
     *,
     reference_is_data: bool = False,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
     """Fit the methods that need it on the images of a folder; others stay as they are.
 
@@ -159,7 +159,7 @@ def fit_on_folder(
         reference = read_features(reference)
     left_out, paths = list[str](), list[ImageSource]()
     if isinstance(reference, FeatureFile):
-        paths, reference = [*map(reference.source, reference.places)], reference.path
+        paths, reference = [*map(reference.source, reference.row_of_id)], reference.path
     elif not os.path.isdir(reference):
         raise FairTTAError(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",
@@ -245,13 +245,13 @@ def check_fittable(
         for part in adapter.parts:
             if part.is_fitted:
                 continue
-            if part.needs.labels:
+            if part.needs.reference_sensitive:
                 raise FairTTAError(
                     f"{name!r} needs the attribute values of its reference images, which a "
                     "folder does not have: fit it in Python with `clf.fit(images, "
                     "sensitive=values)`, `clf.save(path)`, and write the path."
                 )
-            if part.needs.class_labels and (has_reference or not has_labels):
+            if part.needs.reference_labels and (has_reference or not has_labels):
                 raise FairTTAError(
                     f"{name!r} needs class labels of the images that it is fitted on: `fair-tta "
                     "audit` cross-fits it without --reference; or fit it in Python and `save` it."
@@ -271,7 +271,7 @@ def fit_adapters(
     classes: Sequence[str] = (),
     reference_is_data: bool = False,
     kept: Path | None = None,
-    progress: Counting = lambda *_: None,
+    progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
     """Methods that are ready, or an error before any image is classified.
 

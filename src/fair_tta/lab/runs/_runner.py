@@ -14,7 +14,7 @@ from fair_tta.errors import ImageError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._image_files import file_signature, read_image
 from fair_tta.lab.runs._job import Asked, Job, WorkUnit
-from fair_tta.lab.runs._store import Key, Store, StoredRow
+from fair_tta.lab.runs._store import RowKey, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class Runner:
         self.store.append(new)
         return unit, results
 
-    def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Asked, Key]:
+    def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Asked, RowKey]:
         return {
             asked: self.job.key(unit, asked, position, content) for asked in unit.asked
         }

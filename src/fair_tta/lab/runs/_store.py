@@ -24,7 +24,7 @@ from fair_tta._io import printable
 from fair_tta.errors import FairTTAError
 from fair_tta.prediction import Prediction
 
-ROWS = "rows.sqlite"
+ROWS_FILE = "rows.sqlite"
 """The file of finished rows in the folder of a run."""
 
 
@@ -32,7 +32,7 @@ class DamagedRowWarning(UserWarning):
     """Rows are not as they were written; commands print warnings of our own classes as notes."""
 
 
-class Key(NamedTuple):
+class RowKey(NamedTuple):
     """What a prediction depends on; rows with the same key hold the same prediction.
 
     Attributes:
@@ -60,7 +60,7 @@ class StoredRow:
         by: the engine that did the work.
     """
 
-    key: Key
+    key: RowKey
     image: str
     file: str
     prediction: Prediction
@@ -128,7 +128,7 @@ class Store:
         with self._explained():
             yield from self._read(self._db.execute("SELECT * FROM rows ORDER BY rowid"))
 
-    def find(self, keys: Iterable[Key]) -> dict[Key, StoredRow]:
+    def find(self, keys: Iterable[RowKey]) -> dict[RowKey, StoredRow]:
         """The rows there are of these keys. A damaged one is reported, and is not there."""
         with self._explained():
             found = (self._db.execute(_FIND, key).fetchone() for key in keys)
@@ -215,7 +215,7 @@ class Store:
             except (ValueError, msgspec.MsgspecError):  # before 0.20 not a ValueError
                 damaged += 1
             else:
-                yield StoredRow(Key(*key), image, file, prediction, seconds, by)
+                yield StoredRow(RowKey(*key), image, file, prediction, seconds, by)
         if damaged:
             warnings.warn(
                 f"{str(self.path)!r}: {damaged} {'row is' if damaged == 1 else 'rows are'} not as "

@@ -273,7 +273,7 @@ def loaded_portions(
     """Images by their places, all together unless they are large; what cannot be used becomes a
     problem. They are let go when the next are asked for."""
     while upcoming:
-        with decoder.portion(upcoming) as some:
+        with decoder.take_batch(upcoming) as some:
             loaded: dict[int, LoadedImage] = {}
             for one in some:
                 place = next(places)

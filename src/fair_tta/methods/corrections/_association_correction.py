@@ -13,7 +13,7 @@ from fair_tta.methods._base import (
     Outcome,
     Texts,
     UsesTexts,
-    check_from_zero,
+    check_non_negative,
     softmax,
 )
 from fair_tta.prompts._task import Task
@@ -46,7 +46,7 @@ class AssociationCorrection(UsesTexts):
     needs = Needs(sensitive=True)
 
     def __post_init__(self) -> None:
-        check_from_zero(self, "strength")
+        check_non_negative(self, "strength")
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
         image = features[:, :1]

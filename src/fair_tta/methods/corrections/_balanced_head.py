@@ -58,8 +58,8 @@ class BalancedHead(FittedMethod):
     """
 
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, class_labels=True)
-    _enough = _FEW
+    needs = Needs(sensitive=True, reference=True, reference_labels=True)
+    _recommended_images = _FEW
 
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
@@ -98,7 +98,7 @@ class BalancedHead(FittedMethod):
         if rms < task.image_floor:  # they are alike, and their differences are rounding
             rms = torch.full_like(rms, torch.inf)
         x = torch.cat([(v - mean) / rms, w - shares], 1)
-        d = _chosen_head(x, scale * anchor, y, omega)
+        d = _cross_validated_head(x, scale * anchor, y, omega)
         of_image, of_values = d[: v.shape[1]] / rms, d[v.shape[1] :]
         sizes = [one.shape[1] for one in perceived]
         taken = zip(base.items(), of_values.split(sizes), strict=True)
@@ -148,7 +148,9 @@ def log_loss(logits: Tensor, classes: Tensor, weights: Tensor) -> float:
     return float(-(weights * log_probabilities).mean())
 
 
-def _chosen_head(x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+def _cross_validated_head(
+    x: Tensor, anchor: Tensor, y: Tensor, omega: Tensor
+) -> Tensor:
     """D, with the ridge that folds choose; zero if none has a lower loss."""
     folds = torch.from_numpy(np.random.default_rng(0).permutation(len(y)) % _FOLDS)
     losses: dict[float | None, float] = {None: log_loss(anchor, y, omega)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fair_tta.errors import check_number
-from fair_tta.methods._base import Needs, Outcome, check_from_zero, softmax
+from fair_tta.methods._base import Needs, Outcome, check_non_negative, softmax
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch
 from fair_tta.methods._reference import Reference
 from fair_tta.methods.corrections._offsets import (
@@ -53,7 +53,7 @@ class LogitBalance(FittedMethod):
     needs = Needs(sensitive=True, reference=True)
 
     def __post_init__(self) -> None:
-        check_from_zero(self, "strength")
+        check_non_negative(self, "strength")
         check_number(
             "keep_prior", self.keep_prior, "lie in [0, 1]", lambda x: 0 <= x <= 1
         )

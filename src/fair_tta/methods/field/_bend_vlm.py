@@ -12,11 +12,11 @@ from torch import Tensor
 from fair_tta._linalg import is_rounding, pair_differences, project_out, unit
 from fair_tta.errors import check_count
 from fair_tta.methods._base import (
-    NO_CLASS,
+    CLASS_LOST,
     Needs,
     Outcome,
+    fall_back_to_zero_shot,
     probabilities,
-    unless_rounding,
 )
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
@@ -57,8 +57,8 @@ class BendVLM(FittedMethod):
 
     neighbours: int = 100
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, labels=True)
-    _learnt_with: ClassVar[tuple[str, ...]] = ("neighbours",)
+    needs = Needs(sensitive=True, reference=True, reference_sensitive=True)
+    _fit_settings: ClassVar[tuple[str, ...]] = ("neighbours",)
 
     def __post_init__(self) -> None:
         check_count("neighbours", self.neighbours)
@@ -90,7 +90,7 @@ class BendVLM(FittedMethod):
         texts = self._prepared(task)["texts"]
         found = probabilities(task, features, texts)
         is_nothing = texts.square().sum(-1) == 0
-        return unless_rounding(task, features, found, {NO_CLASS: is_nothing})
+        return fall_back_to_zero_shot(task, features, found, {CLASS_LOST: is_nothing})
 
 
 def debiased(task: Task) -> Tensor:

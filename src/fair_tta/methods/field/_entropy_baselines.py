@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta.methods._base import check_from_zero
+from fair_tta.methods._base import check_non_negative
 from fair_tta.methods.tuning._entropy import check_margin, entropy, marginal
 from fair_tta.methods.tuning._rates import FixedRate, RatePolicy
 from fair_tta.methods.tuning._weights import ImageTower, WeightTuning
@@ -146,7 +146,7 @@ class SAR(WeightTuning):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_margin(self.margin)
-        check_from_zero(self, "radius")
+        check_non_negative(self, "radius")
 
     def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor

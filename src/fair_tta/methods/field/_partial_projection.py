@@ -9,15 +9,15 @@ from torch import Tensor
 
 from fair_tta._linalg import is_rounding, part_within, wide
 from fair_tta.methods._base import (
-    NO_CLASS,
-    NO_IMAGE,
+    CLASS_LOST,
+    IMAGE_LOST,
     Needs,
     Outcome,
     Texts,
     UsesTexts,
-    own_texts,
+    fall_back_to_zero_shot,
+    original_texts,
     probabilities,
-    unless_rounding,
 )
 from fair_tta.prompts._task import Task
 
@@ -58,7 +58,7 @@ class PartialProjection(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        prepared = task.remember(self, lambda: _prepared(task, own_texts(task)))
+        prepared = task.remember(self, lambda: _prepared(task, original_texts(task)))
         return _answer(task, features, *prepared)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
@@ -104,6 +104,6 @@ def _answer(
 ) -> Outcome:
     image, lost_image = balance_part(features[:, :1], directions, task.image_floor)
     found = probabilities(task, image, target)
-    return unless_rounding(
-        task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image}
+    return fall_back_to_zero_shot(
+        task, features, found, {CLASS_LOST: lost, IMAGE_LOST: lost_image}
     )

@@ -19,14 +19,14 @@ from fair_tta._linalg import (
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
-    NO_CLASS,
-    NO_IMAGE,
+    CLASS_LOST,
+    IMAGE_LOST,
     Needs,
     Outcome,
     Texts,
     UsesTexts,
+    fall_back_to_zero_shot,
     probabilities,
-    unless_rounding,
 )
 from fair_tta.prompts._task import Task
 
@@ -93,11 +93,11 @@ class RoboShot(UsesTexts):
         rest = project_out(image, rejected)
         steered = unit(rest + part_within(rest, _directions(task, self.accept or ())))
         lost = {
-            NO_IMAGE: is_rounding(rest, image, task.image_floor),
-            NO_CLASS: self._alike_classes(task, texts, rejected),
+            IMAGE_LOST: is_rounding(rest, image, task.image_floor),
+            CLASS_LOST: self._alike_classes(task, texts, rejected),
         }
         found = probabilities(task, steered.to(features), texts.target)
-        return unless_rounding(task, features, found, lost)
+        return fall_back_to_zero_shot(task, features, found, lost)
 
     def _alike_classes(self, task: Task, texts: Texts, rejected: Tensor) -> Tensor:
         """Return which classes differ from another by rejected directions alone.

@@ -10,7 +10,12 @@ from torch import Tensor
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Outcome, softmax
 from fair_tta.prompts._task import Task
-from fair_tta.prompts._templates import TARGET, fill, parse_sentence, write_out
+from fair_tta.prompts._templates import (
+    TARGET,
+    fill_slots,
+    parse_sentence,
+    sentence_text,
+)
 
 OPENINGS = (
     "", "A photo. ", "A good photo. ", "A bad photo. ", "A blurry photo. ", "A bright photo. ",
@@ -76,11 +81,14 @@ class SAGE(Adapter):
     def _sentences(self, task: Task) -> list[str]:
         """All sentences, template by template."""
         own = [
-            write_out(one.target) for one in (task.templates, *task.templates._others)
+            sentence_text(one.target)
+            for one in (task.templates, *task.templates._further)
         ]
         templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
         return [
-            fill(parse_sentence("templates", template, {TARGET}), {TARGET: phrase}).text
+            fill_slots(
+                parse_sentence("templates", template, {TARGET}), {TARGET: phrase}
+            ).text
             for template in (templates if self.templates is None else self.templates)
             for phrase in task.targets.values()
         ]

@@ -158,7 +158,9 @@ class SEM(Adapter):
             prompts: Sequence[Prompt],
         ) -> Tensor:  # [prompts, wordings, latents]
             sentences = [
-                text for prompt in prompts for text in (prompt.text, *prompt.others)
+                text
+                for prompt in prompts
+                for text in (prompt.text, *prompt.further_texts)
             ]
             return torch.stack(latents(sentences).chunk(len(prompts)))
 
@@ -186,7 +188,7 @@ class SEM(Adapter):
         wordings = dict(self.wordings or ())
         prompts = task.templates._sensitive_prompts(names)
         return [
-            wordings.get(value, (prompt.text, *prompt.others))
+            wordings.get(value, (prompt.text, *prompt.further_texts))
             for value, prompt in zip(names, prompts, strict=True)
         ]
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.images._augment import Pixels
-from fair_tta.images._draw import resize, rgb
-from fair_tta.images._views import GEOMETRIC, Views
+from fair_tta.images._draw import resize, to_rgb
+from fair_tta.images._views import GEOMETRIC_OPERATIONS, Views
 from fair_tta.images._vision import CustomViews, Vision
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods.tuning._entropy import entropy
@@ -57,9 +57,8 @@ class DistortedViews:
         for view, numbers in zip(views, drawn, strict=True):
             pixels = centre
             for which, part in numbers[:-3].reshape(_OPERATIONS, 2):
-                pixels = GEOMETRIC[int(len(GEOMETRIC) * which)](2 * part - 1, *size)(
-                    pixels
-                )
+                operation = GEOMETRIC_OPERATIONS[int(len(GEOMETRIC_OPERATIONS) * which)]
+                pixels = operation(2 * part - 1, *size)(pixels)
             view[:] = pixels
             _cut_out(view, *numbers[-3:])
         return views
@@ -77,7 +76,7 @@ def _cut_out(
 
 def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
     """The largest part at the centre that has the shape of `size`, at that size."""
-    pixels = np.array(rgb(image))
+    pixels = np.array(to_rgb(image))
     height, width, _ = pixels.shape
     scale = min(height / size[0], width / size[1])
     h, w = (max(1, round(scale * edge)) for edge in size)

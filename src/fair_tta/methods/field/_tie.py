@@ -11,13 +11,13 @@ from torch import Tensor
 from fair_tta._linalg import is_rounding, project_out, unit
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
-    NO_IMAGE,
+    IMAGE_LOST,
     Needs,
     Outcome,
     Texts,
     UsesTexts,
+    fall_back_to_zero_shot,
     probabilities,
-    unless_rounding,
 )
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch
 from fair_tta.methods._reference import Reference
@@ -55,7 +55,7 @@ class TIE(FittedMethod):
 
     known: tuple[str, ...] | None = None
     reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, labels=True, values=True)
+    needs = Needs(sensitive=True, reference=True, reference_sensitive=True, values=True)
 
     def knowing(self, *values: str) -> TIE:
         """The method for images of which this is known.
@@ -149,9 +149,9 @@ def answer_without(
     for name, place in places.items():
         scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
         rest = rest - scaled[place].unsqueeze(1)
-    lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+    lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
     found = probabilities(task, unit(rest), task.target_features)
-    return unless_rounding(task, features, found, lost)
+    return fall_back_to_zero_shot(task, features, found, lost)
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ class EpisodicTIE(UsesTexts):
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
         rest = project_out(image, torch.cat(perceived, 1))
-        lost = {NO_IMAGE: is_rounding(rest, image, task.image_floor)}
+        lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
         found = probabilities(task, unit(rest).to(features), texts.target)
-        return unless_rounding(task, features, found, lost)
+        return fall_back_to_zero_shot(task, features, found, lost)
 
 
 def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from fair_tta.methods._base import (
     Needs,
     Outcome,
     PixelAdapter,
-    check_from_zero,
+    check_non_negative,
     probabilities,
 )
 from fair_tta.methods.field._clusters import k_means, nearest_centre
@@ -84,7 +84,7 @@ class TTR(PixelAdapter):
             )
         check_count("segments", self.segments)
         check_count("queue", self.queue)
-        check_from_zero(self, "sigma")
+        check_non_negative(self, "sigma")
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]

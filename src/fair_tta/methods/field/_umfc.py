@@ -12,12 +12,12 @@ from torch import Tensor
 from fair_tta._linalg import is_rounding, unit
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import (
-    NO_CLASS,
+    CLASS_LOST,
     Needs,
     Outcome,
-    check_from_zero,
+    check_non_negative,
+    fall_back_to_zero_shot,
     softmax,
-    unless_rounding,
 )
 from fair_tta.methods._fitting import FittedMethod, ReferenceBatch, gather_batches
 from fair_tta.methods._reference import Reference
@@ -64,10 +64,10 @@ class UMFC(FittedMethod):
     clusters: int = 3
     perceived: bool = False
     reference: Reference | None = None
-    _learnt_with: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
+    _fit_settings: ClassVar[tuple[str, ...]] = ("clusters", "perceived")
 
     def __post_init__(self) -> None:
-        check_from_zero(self, "alpha", "beta")
+        check_non_negative(self, "alpha", "beta")
         check_count("clusters", self.clusters)
 
     @property
@@ -128,8 +128,8 @@ class UMFC(FittedMethod):
             logits = (
                 logits - made["taken centres"][nearest_centre(image, made["centres"])]
             )
-        return unless_rounding(
-            task, features, softmax(logits), {NO_CLASS: made["lost"]}
+        return fall_back_to_zero_shot(
+            task, features, softmax(logits), {CLASS_LOST: made["lost"]}
         )
 
 

@@ -11,15 +11,15 @@ from torch import Tensor
 from fair_tta._linalg import basis_of, is_rounding, pair_differences, unit, wide
 from fair_tta.errors import check_number
 from fair_tta.methods._base import (
-    NO_CLASS,
-    NO_IMAGE,
+    CLASS_LOST,
+    IMAGE_LOST,
     Needs,
     Outcome,
     Texts,
     UsesTexts,
-    own_texts,
+    fall_back_to_zero_shot,
+    original_texts,
     probabilities,
-    unless_rounding,
 )
 from fair_tta.prompts._task import Task
 
@@ -66,7 +66,9 @@ class OrthCali(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        projected = task.remember(self, lambda: self._project(task, own_texts(task)))
+        projected = task.remember(
+            self, lambda: self._project(task, original_texts(task))
+        )
         return _answer(task, features, *projected)
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
@@ -102,8 +104,8 @@ def _answer(
     rest = image - image @ basis.mT @ basis
     lost_image = is_rounding(rest, image, task.image_floor)
     found = probabilities(task, features, texts)
-    return unless_rounding(
-        task, features, found, {NO_CLASS: lost, NO_IMAGE: lost_image}
+    return fall_back_to_zero_shot(
+        task, features, found, {CLASS_LOST: lost, IMAGE_LOST: lost_image}
     )
 
 

@@ -22,9 +22,14 @@ from fair_tta.methods.tuning._directions import (
     needed_terms,
 )
 from fair_tta.methods.tuning._entropy import check_rho, most_confident
-from fair_tta.methods.tuning._losses import Loss, PromptLoss, objective_of, own_context
+from fair_tta.methods.tuning._losses import (
+    Loss,
+    PromptLoss,
+    objective_of,
+    per_target_context,
+)
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
-from fair_tta.prompts._context import concatenate
+from fair_tta.prompts._context import concatenate_prompts
 from fair_tta.prompts._task import TOKENS_AT_ONCE, Task
 
 _TARGET_ALONE = WeightedSum(0)
@@ -280,13 +285,14 @@ def _features(
     names, sets = list(task.sensitive_prompts), list(task.sensitive_prompts.values())
     if copies == 1:
         prompts = task.remember(
-            "all", lambda: concatenate([task.target_prompts, *sets])
+            "all", lambda: concatenate_prompts([task.target_prompts, *sets])
         )
         every = task.encode_many(prompts, context)
         target, *sensitive = every.split([len(task.targets), *map(len, sets)], dim=1)
         return target, dict(zip(names, sensitive, strict=True))
     own = task.remember(
-        "own", lambda: own_context(task.target_prompts, copies, len(task.context))
+        "own",
+        lambda: per_target_context(task.target_prompts, copies, len(task.context)),
     )
     target = task.encode_many(own, context)
     answer = probabilities(task, features, target).nan_to_num().argmax(-1)
@@ -302,7 +308,9 @@ def _joint(task: Task, tuned: Descent, attribute: str) -> Tensor:
     copies = _copies(task, tuned)
     prompts = task.remember(
         ("own", "joint", attribute, copies),
-        lambda: own_context(task.joint_prompts(attribute), copies, len(task.context)),
+        lambda: per_target_context(
+            task.joint_prompts(attribute), copies, len(task.context)
+        ),
     )
     return task.encode_many(prompts, tuned.context)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fair_tta.errors import FairTTAError
 from fair_tta.methods.tuning._entropy import marginal, normalised_entropy
-from fair_tta.prompts._context import PromptSet, concatenate
+from fair_tta.prompts._context import PromptSet, concatenate_prompts
 from fair_tta.prompts._task import Task
 
 
@@ -117,7 +117,7 @@ class _SensitiveLoss(Loss):
         """Sensitive terms, to be made larger: one of all attributes, or one of each."""
         shapes = [(groups, len(prompts) // groups) for prompts in sets]
         if not self.separate:
-            return [Term(concatenate(sets), tuple(shapes), -1)]
+            return [Term(concatenate_prompts(sets), tuple(shapes), -1)]
         return [
             Term(prompts, (shape,), -1)
             for prompts, shape in zip(sets, shapes, strict=True)
@@ -169,18 +169,18 @@ class SuperTSLoss(_SensitiveLoss):
 
     def objective(self, task: Task) -> Objective:
         copies, vectors = len(task.targets), len(task.context)
-        targets = concatenate(
+        targets = concatenate_prompts(
             [task.target_prompts.shift(y * vectors) for y in range(copies)]
         )
         own = [
-            own_context(prompts, copies, vectors)
+            per_target_context(prompts, copies, vectors)
             for prompts in self._joint_prompts(task)
         ]
         target = Term(targets, ((copies, copies),), 1)
         return Objective((target, *self._terms(own, copies)), copies)
 
 
-def own_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
+def per_target_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
     """Prompts that come target by target, those of target y with the y-th copy of the context."""
     if copies == 1:
         return prompts

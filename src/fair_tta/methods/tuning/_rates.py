@@ -18,11 +18,13 @@ from fair_tta._linalg import length_and_direction, shape_of, wide
 from fair_tta.errors import FairTTAError, check_count, check_number
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
-NO_STEP = "the step is not finite: nothing was adapted"
-BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
-LONG_STEP = 2.0
+STEP_NOT_FINITE = "the step is not finite: nothing was adapted"
+STEP_BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
+LONG_RELATIVE_STEP = 2.0
 """A longer step, relative to the start, is reported: rounding shows in its answer."""
-LONG = f"a step was longer than {LONG_STEP:g} times the norm of the context"
+STEP_LONG = (
+    f"a step was longer than {LONG_RELATIVE_STEP:g} times the norm of the context"
+)
 
 
 Gradient = Callable[[Tensor], Tensor]
@@ -185,10 +187,10 @@ class ELRA(RatePolicy):
         relative = torch.where(has_step, relative, 0.0)
         flags = {
             ZERO_GRADIENT: is_flat,
-            NO_STEP: is_failed,
-            BOUNDED.format(radius=self.max_relative_step): has_step
+            STEP_NOT_FINITE: is_failed,
+            STEP_BOUNDED.format(radius=self.max_relative_step): has_step
             & (wanted > self.max_relative_step),
-            LONG: torch.zeros_like(is_flat),
+            STEP_LONG: torch.zeros_like(is_flat),
         }
         return _ElraStepper(context, slope, relative, self.max_relative_step, flags)
 
@@ -246,9 +248,9 @@ class _ElraStepper:
         self.rate = self.rate.where(~is_failed, 0.0)
         goes_back = is_failed.to(context.device)[:, None, None]
         self.context = torch.where(goes_back, self._start, context)
-        self._note(NO_STEP, is_failed)
-        self._note(BOUNDED.format(radius=self._bound), is_bounded & ~is_failed)
-        self._note(LONG, (relative > LONG_STEP * _TIE) & ~is_failed)
+        self._note(STEP_NOT_FINITE, is_failed)
+        self._note(STEP_BOUNDED.format(radius=self._bound), is_bounded & ~is_failed)
+        self._note(STEP_LONG, (relative > LONG_RELATIVE_STEP * _TIE) & ~is_failed)
         return self.context
 
     def _note(self, text: str, images: Tensor) -> None:

@@ -14,11 +14,11 @@ from torch.func import functional_call
 
 from fair_tta._linalg import unit
 from fair_tta.errors import TowerError
-from fair_tta.images._vision import Vision, pixels_at_once, probe_image, takes_images
+from fair_tta.images._vision import Vision, probe_image, takes_images, views_per_pass
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
 from fair_tta.models._backend import Backend
-from fair_tta.models._towers import agree
+from fair_tta.models._towers import features_agree
 from fair_tta.prompts._task import Task
 
 
@@ -41,7 +41,7 @@ class ImageTower:
     @classmethod
     def of(cls, task: Task, every: bool) -> ImageTower:
         """The vision tower of a task's model: all weights are given, or those of norm layers."""
-        names, module = tuned_names(task, every), _tower(task.backend)
+        names, module = tuned_weight_names(task, every), _tower(task.backend)
         parameters = dict(module.named_parameters())
         flat = torch.cat([parameters[name].detach().flatten() for name in names])
         start = flat if flat.dtype == torch.float64 else flat.float()
@@ -89,7 +89,7 @@ class ImageTower:
 
 
 def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = pixels.split(pixels_at_once(pixels.shape[-2:]))
+    parts: tuple[Tensor, ...] = pixels.split(views_per_pass(pixels.shape[-2:]))
     return parts
 
 
@@ -127,7 +127,7 @@ def _tower(backend: Any) -> nn.Module:
     return tower
 
 
-def tuned_names(task: Task, every: bool) -> tuple[str, ...]:
+def tuned_weight_names(task: Task, every: bool) -> tuple[str, ...]:
     """The parameters that features of images depend on, all or those of norm layers."""
     return task.remember(("tuned weights", every), lambda: _find(task.backend, every))
 
@@ -140,7 +140,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
         pixels = _take_pixels(backend)
         own = unit(backend.encode_pixels(pixels))
     owners = {
-        name for name, module in tower.named_modules() if every or is_norm(module)
+        name for name, module in tower.named_modules() if every or is_norm_layer(module)
     }
     candidates = {
         name: weight.detach().requires_grad_()
@@ -152,7 +152,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
             tower, candidates, (pixels.to(backend.device, backend.dtype),)
         )
         total = features.sum()
-    if not agree(unit(features.detach()), own):
+    if not features_agree(unit(features.detach()), own):
         raise TowerError(
             "its features are not those of `encode_pixels`", argument="encode_pixels"
         )
@@ -167,7 +167,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
     return names
 
 
-def is_norm(module: nn.Module) -> bool:
+def is_norm_layer(module: nn.Module) -> bool:
     """Whether this is a layer of normalisation, with a gain of its own."""
     weight = module._parameters.get("weight")
     return (
@@ -213,7 +213,7 @@ class WeightTuning(PixelAdapter):
 
     def _check_task(self, task: Task) -> None:
         try:
-            tuned_names(task, self._tunes_every_weight)
+            tuned_weight_names(task, self._tunes_every_weight)
         except TowerError as error:
             raise TowerError(
                 f"{type(self).__name__} tunes weights of the vision tower, which "
