@@ -1,13 +1,13 @@
-"""Images without labels: their predictions and what can be seen in them, kept row by row."""
+"""Predictions and examinations of images without labels, kept row by row."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, TypeAlias
 
 from fair_tta._io import Unlisted, printable
 from fair_tta.auditing import Examination
@@ -15,28 +15,30 @@ from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._stored import ImageSource
+from fair_tta.lab._folder_options import FolderExaminationOptions
 from fair_tta.lab.runs._job import make_job
 from fair_tta.lab.runs._local import Local
-from fair_tta.lab.runs._reference import FittedAdapters, OpenEndedProgress, fit_adapters
+from fair_tta.lab.runs._reference import fit_adapters
 from fair_tta.lab.runs._runner import Engine, Runner
 from fair_tta.lab.runs._store import ROWS_FILE, Store
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 from fair_tta.prediction import Prediction
 
 NO_IMAGE_FOUND = (
-    "no image was found: name files, folders with files such as .jpg or .png, or - to read paths "
-    "from stdin."
+    "no image was found: name image files, folders that contain them (such as .jpg or .png), or - "
+    "to read paths from stdin."
 )
 
-EXAMINATION_FILE, EXAMINATION_PAGE = "examine.json", "examine.html"
+EXAMINATION_FILE = "examine.json"
+EXAMINATION_PAGE = "examine.html"
 FITS_FOLDER = "fits"
-"""A folder of features to fit on, removed when all images are answered."""
+"""A folder of features to fit on, deleted when all images are answered."""
 
-_MAX_LISTED_PROBLEMS = 5  # images that could not be used
+# A page lists the first reasons why images could not be used: one reason repeats often
+_MAX_LISTED_PROBLEMS = 5
 
-ImageEntry = str | Unlisted | ImageSource
+ImageEntry: TypeAlias = "str | Unlisted | ImageSource"
 """An image by its path, a folder that cannot be listed, or features of an image."""
 
 
@@ -51,34 +53,32 @@ def predict_images(
     restart: bool = False,
     read_ahead: bool = True,
 ) -> Iterator[tuple[str, list[Prediction] | str]]:
-    """Predictions of several adapters for each image, or the reason why it cannot be used.
+    """Yield the predictions of several adapters for each image, or why it cannot be used.
 
-    Arguments are those of `examine_folder`; without `out` finished rows are not kept.
+    Arguments are those of `FolderExaminationOptions`; without `out` finished rows are not
+    kept.
     """
+    keeping: AbstractContextManager[Store | None] = nullcontext()
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
-    with (
-        nullcontext()
-        if out is None
-        else Store(Path(out) / ROWS_FILE, restart=restart) as store
-    ):
+        keeping = Store(Path(out) / ROWS_FILE, restart=restart)
+    with keeping as store:
         job = make_job(classifier, adapters, model, stores_rows=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
-            _source_of_path,
+            _image_source,
             size=classifier._batch_size,
             seed=classifier._vision.seed,
             read_ahead=read_ahead,
         )
-        for item, answers in answered:
-            if isinstance(item, Unlisted):
-                yield (
-                    item.path,
-                    f"cannot look into the folder {item.path!r}: {item.reason}",
-                )
+        for entry, answers in answered:
+            if isinstance(entry, Unlisted):
+                reason = f"cannot look into the folder {entry.path!r}: {entry.reason}"
+                yield entry.path, reason
                 continue
-            name = item.name if isinstance(item, ImageSource) else item
+            name = entry.name if isinstance(entry, ImageSource) else entry
             if isinstance(answers, str):
+                # Users know the path that they wrote, not the absolute one
                 yield name, answers.replace(repr(os.path.abspath(name)), repr(name))
             else:
                 yield name, [row.prediction for row in answers]
@@ -89,113 +89,133 @@ def examine_folder(
     adapters: Mapping[str, Adapter],
     images: Callable[[], Iterable[ImageEntry]],
     out: str | os.PathLike[str] | None = None,
-    *,
-    interval: Bootstrap = DEFAULT,
-    engine: Engine | None = None,
-    model: Any = None,
-    restart: bool = False,
-    read_ahead: bool = True,
-    embed_images: bool = False,
-    reference: str | os.PathLike[str] | None = None,
-    reference_is_data: bool = False,
-    notes: Sequence[str] = (),
-    fitted: Callable[[FittedAdapters], None] = lambda _: None,
-    problem: Callable[[str], None] = lambda _: None,
-    progress: OpenEndedProgress = lambda *_: None,
-    fitting: OpenEndedProgress = lambda *_: None,
+    options: FolderExaminationOptions = FolderExaminationOptions(),  # noqa: B008
 ) -> tuple[Examination, int]:
-    """Examine images without labels; returns the examination and how many could not be used.
+    """Examine images without labels.
 
     Args:
-        classifier: with sensitive names.
+        classifier: with attribute values.
         adapters: methods to compare with zero-shot, by name; zero-shot itself is left out.
-        images: paths, folders that could not be listed, or stored features, each time it is called.
-        out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes none.
-        interval: how intervals are made.
-        engine: who does the work, see `audit_folder`.
-        model: how other processes load the model, see `audit_folder`.
-        restart: delete rows that are there.
-        read_ahead: whether images may be read before the predictions of others are taken.
-        embed_images: show a few images whose answer changes in the page, and why others could not
-            be used.
-        reference: a folder of images on which methods that need a reference are fitted first; if
-            it is None they are cross-fitted on the images.
-        reference_is_data: allow the reference to have examined images.
-        notes: sentences with which the warnings begin.
-        fitted: is called with the methods after they were fitted.
-        problem: is called with the reason why an image cannot be used.
-        progress: is called first, and after each batch, with how many images are finished.
-        fitting: is called after each image of the reference.
+        images: paths, folders that could not be listed, or stored features, at each call.
+        out: a folder for ``examine.json``, ``examine.html`` and finished rows; None writes
+            none.
+        options: settings of the run.
+
+    Returns:
+        The examination, and how many images could not be used.
     """
-    methods = fit_adapters(
+    compared = {
+        name: adapter
+        for name, adapter in adapters.items()
+        if not isinstance(adapter, ZeroShot)
+    }
+    fitted = fit_adapters(
         classifier,
-        {name: one for name, one in adapters.items() if not isinstance(one, ZeroShot)},
-        reference,
+        compared,
+        options.reference,
         lambda: image_sources(images()),
-        reference_is_data=reference_is_data,
+        reference_is_data=options.reference_is_data,
         kept=None if out is None else Path(out) / FITS_FOLDER,
-        progress=fitting,
+        progress=options.fitting,
     )
-    fitted(methods)
-    origin = {"reference": methods.provenance} if methods.provenance else {}
-    warnings, reasons = [*notes, *methods.notes], list[str]()
+    options.fitted(fitted)
 
-    def answers() -> Iterator[tuple[str, str, list[Prediction]]]:
-        found = predict_images(
-            classifier,
-            [ZeroShot(), *methods.adapters.values()],
-            images(),
-            out,
-            engine=engine,
-            model=model,
-            restart=restart,
-            read_ahead=read_ahead,
-        )
-        done = 0
-        progress(done, None)
-        for done, (path, predictions) in enumerate(found, start=1):
-            name = printable(str(Path(*Path(path).parts[-2:])))
-            if isinstance(predictions, str):
-                problem(predictions)
-                reasons.append(predictions.replace(repr(path), repr(name)))
-            else:
-                yield name, path, predictions
-            if done % classifier._batch_size == 0:
-                progress(done, None)
-        progress(done, None)
-        if not done:
-            raise FairTTAError(NO_IMAGE_FOUND)
-        if len(reasons) == done:
-            raise FairTTAError(f"no image could be used: {reasons[0]}")
-        if reasons:
-            warnings.append(f"{len(reasons)} of {done} images could not be used.")
-            warnings.extend(reasons[:_MAX_LISTED_PROBLEMS] if embed_images else [])
-            if embed_images and len(reasons) > _MAX_LISTED_PROBLEMS:
-                warnings.append(f"and {len(reasons) - _MAX_LISTED_PROBLEMS} more.")
-
+    answers = predict_images(
+        classifier,
+        [ZeroShot(), *fitted.adapters.values()],
+        images(),
+        out,
+        engine=options.engine,
+        model=options.model,
+        restart=options.restart,
+        read_ahead=options.read_ahead,
+    )
+    usable = _UsableAnswers(answers, classifier._batch_size, options)
+    usable.warnings += fitted.notes
+    provenance = {"reference": fitted.provenance} if fitted.provenance else {}
     examination = examine_answers(
         classifier,
-        methods.adapters,
-        answers(),
-        interval=interval,
-        provenance=origin,
-        notes=warnings,
-        images=embed_images and out is not None,
+        fitted.adapters,
+        usable,
+        interval=options.interval,
+        provenance=provenance,
+        notes=usable.warnings,
+        images=options.embed_images and out is not None,
         seed=classifier._vision.seed,
     )
     if out is not None:
         rmtree(Path(out) / FITS_FOLDER, ignore_errors=True)
         examination.save(Path(out) / EXAMINATION_FILE)
-        examination.save_html(Path(out) / EXAMINATION_PAGE, images=embed_images)
-    return examination, len(reasons)
+        page = Path(out) / EXAMINATION_PAGE
+        examination.save_html(page, images=options.embed_images)
+    return examination, len(usable.problems)
+
+
+class _UsableAnswers:
+    """An iterable of the answers that there are, which reports and counts the others.
+
+    Attributes:
+        problems: why images could not be used.
+        warnings: of the examination; complete after the last answer.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[tuple[str, list[Prediction] | str]],
+        batch_size: int,
+        options: FolderExaminationOptions,
+    ) -> None:
+        self.problems: list[str] = []
+        self.warnings: list[str] = [*options.notes]
+        self._answers = answers
+        self._batch_size = batch_size
+        self._options = options
+
+    def __iter__(self) -> Iterator[tuple[str, str, list[Prediction]]]:
+        """Yield the short name of each image, its path and its predictions."""
+        options = self._options
+        n_finished = 0
+        options.progress(n_finished, None)
+        for n_finished, (path, predictions) in enumerate(self._answers, start=1):
+            # Folders above the last say more about the user than about the image
+            name = printable(str(Path(*Path(path).parts[-2:])))
+            if isinstance(predictions, str):
+                options.problem(predictions)
+                self.problems.append(predictions.replace(repr(path), repr(name)))
+            else:
+                yield name, path, predictions
+            if n_finished % self._batch_size == 0:
+                options.progress(n_finished, None)
+        options.progress(n_finished, None)
+        self._warn_of_problems(n_finished)
+
+    def _warn_of_problems(self, n_images: int) -> None:
+        """Add the problems to the warnings.
+
+        Raises:
+            FairTTAError: there are no answers.
+        """
+        n_problems = len(self.problems)
+        if not n_images:
+            raise FairTTAError(NO_IMAGE_FOUND)
+        if n_problems == n_images:
+            raise FairTTAError(f"no image could be used: {self.problems[0]}")
+        if not n_problems:
+            return
+        self.warnings.append(f"{n_problems} of {n_images} images could not be used.")
+        if not self._options.embed_images:
+            return  # reasons name images, which are not in the page either
+        self.warnings += self.problems[:_MAX_LISTED_PROBLEMS]
+        if n_problems > _MAX_LISTED_PROBLEMS:
+            self.warnings.append(f"and {n_problems - _MAX_LISTED_PROBLEMS} more.")
 
 
 def image_sources(images: Iterable[ImageEntry]) -> Iterator[ImageSource]:
-    """The images among them, for the runner."""
-    return (asked for one in images if (asked := _source_of_path(one)) is not None)
+    """Return the images among the entries, as the runner takes them."""
+    return filter(None, map(_image_source, images))
 
 
-def _source_of_path(found: ImageEntry) -> ImageSource | None:
-    if isinstance(found, str):
-        return ImageSource(found, os.path.abspath(found))
-    return found if isinstance(found, ImageSource) else None
+def _image_source(entry: ImageEntry) -> ImageSource | None:
+    if isinstance(entry, str):
+        return ImageSource(entry, os.path.abspath(entry))
+    return entry if isinstance(entry, ImageSource) else None

@@ -871,7 +871,7 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     own = folder / "predictions.csv"  # of an earlier audit, say
     own.write_bytes((folder / "labels.csv").read_bytes())
     out = call(*arguments, "--labels", str(own), "--out", str(folder), code=3)
-    assert "`--labels` is a file that the audit would write anew" in out.stderr
+    assert "`--labels` should not be a file that the audit writes" in out.stderr
     assert own.read_bytes() == (folder / "labels.csv").read_bytes()
     write_labels(
         folder / "labels.csv",

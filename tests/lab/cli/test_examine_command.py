@@ -87,7 +87,7 @@ def test_broken_pictures_do_not_stop_the_others(
     )
     (pictures / "empty").mkdir()
     out = call("examine", str(pictures / "empty"), *options(tiny_model), code=3)
-    assert "Error: no image was found: name files" in out.stderr
+    assert "Error: no image was found: name image files" in out.stderr
 
 
 def test_limits_samples_and_paths_from_stdin(pictures: Path, tiny_model: str) -> None:

@@ -301,7 +301,7 @@ def test_input_that_cannot_be_used(
     out = call(
         "predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3
     )
-    assert "Error: no image was found: name files" in out.stderr
+    assert "Error: no image was found: name image files" in out.stderr
     out = call(
         "predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3
     )

@@ -28,6 +28,7 @@ from fair_tta.lab._folder import (
     REPORT_FILE,
     audit_folder,
 )
+from fair_tta.lab._folder_options import FolderExaminationOptions
 from fair_tta.lab._unlabelled import (
     EXAMINATION_FILE,
     EXAMINATION_PAGE,
@@ -195,11 +196,7 @@ def examine_uploads(
     folder, problems = out / "images", list[str]()
     try:
         paths = [str(folder / name) for name in stage(files, folder)]
-        examine_folder(
-            classifier,
-            methods,
-            lambda: paths,
-            out,
+        options = FolderExaminationOptions(
             reference=staged_reference(methods, reference, out),
             notes=notes,
             embed_images=embed_images,
@@ -209,6 +206,7 @@ def examine_uploads(
             progress=lambda done, _: progress(done, len(files)),
             fitting=lambda done, _: progress(done, len(reference) or len(files)),
         )
+        examine_folder(classifier, methods, lambda: paths, out, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not problems:

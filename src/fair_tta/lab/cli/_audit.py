@@ -82,7 +82,8 @@ def audit_command(
         values, asked = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._judge import read_thresholds
-        from fair_tta.lab._folder import audit_folder
+        from fair_tta.lab._folder import FolderRun
+        from fair_tta.lab._folder_options import FolderAuditOptions
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.runs._local import Local
         from fair_tta.methods._registry import parse_adapters
@@ -125,11 +126,7 @@ def audit_command(
                 done = finished
                 update_rows(finished, total)
 
-            result = audit_folder(
-                classifier,
-                methods,
-                values,
-                out,
+            options = FolderAuditOptions(
                 skip_unknown=label_file.skip_unknown,
                 limit=rows.limit,
                 sample=rows.sample,
@@ -146,4 +143,5 @@ def audit_command(
                 progress=count,
                 fitting=bars("reference images"),
             )
+            result = FolderRun(classifier, methods, values, out, options).audit()
         print_and_exit(result)

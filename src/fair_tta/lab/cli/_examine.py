@@ -73,6 +73,7 @@ def examine_command(
     with errors_as_exit_codes(context, stopped):
         import json
 
+        from fair_tta.lab._folder_options import FolderExaminationOptions
         from fair_tta.lab._terminal import print_text, progress_bars
         from fair_tta.lab._unlabelled import (
             EXAMINATION_FILE,
@@ -103,15 +104,13 @@ def examine_command(
         if images.sample is not None:
             notes.append(f"Not all images were used: a sample of {images.sample}.")
 
+        list_images = image_lister(images, encoder, is_read_twice=not is_fitted)
         with progress_bars(run.progress) as bars:
-            examination, n_failed = examine_folder(
-                classifier,
-                methods,
-                image_lister(images, encoder, is_read_twice=not is_fitted),
-                out,
+            options = FolderExaminationOptions(
                 engine=Local(run.workers),
                 model=encoder.loadable_model,
                 restart=run.restart,
+                # A terminal waits for the answer to each line
                 read_ahead=not images.has_stdin,
                 embed_images=run.embed_images and encoder.features is None,
                 reference=reference_set.reference,
@@ -121,6 +120,9 @@ def examine_command(
                 problem=log,
                 progress=bars("images"),
                 fitting=bars("reference images"),
+            )
+            examination, n_failed = examine_folder(
+                classifier, methods, list_images, out, options
             )
         if as_json:
             print_text(json.dumps(examination.to_dict(), indent=1), wrap=False)

@@ -81,7 +81,8 @@ def mitigate_command(
         values, asked = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._mitigate import candidates, choose_method, conclusion
-        from fair_tta.lab._folder import REPORT_FILE, audit_folder
+        from fair_tta.lab._folder import REPORT_FILE, FolderRun
+        from fair_tta.lab._folder_options import FolderAuditOptions
         from fair_tta.lab._terminal import print_text, progress_bars
         from fair_tta.lab.cli._tables import print_audit
         from fair_tta.lab.runs._local import Local
@@ -107,11 +108,7 @@ def mitigate_command(
             }
 
         with progress_bars(run.progress) as bars:
-            result = audit_folder(
-                classifier,
-                candidates(),
-                values,
-                out,
+            options = FolderAuditOptions(
                 skip_unknown=label_file.skip_unknown,
                 engine=Local(run.workers),
                 model=encoder.loadable_model,
@@ -122,6 +119,7 @@ def mitigate_command(
                 progress=bars("rows"),
                 fitting=bars("images to fit on"),
             )
+            result = FolderRun(classifier, candidates(), values, out, options).audit()
         mitigation = choose_method(classifier, result.audit, result.adapters)
         if mitigation.adapter is None:
             file.unlink(missing_ok=True)  # of an earlier run
