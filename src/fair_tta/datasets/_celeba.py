@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fair_tta.datasets._label_files import LabelRow
 from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, Split
-from fair_tta.datasets._source import Source, labelled, unexpected
+from fair_tta.datasets._source import Source, record_of_task, value_problem
 from fair_tta.datasets._tasks import BenchmarkTask
 
 CELEBA = Source(
@@ -20,14 +20,14 @@ DIR/celeba/                             or DIR itself
     list_attr_celeba.txt                also in Anno/, also .csv (Kaggle)
     list_eval_partition.txt             also in Eval/, also .csv (Kaggle)""",
 )
-_BASES = ("", "celeba", "CelebA", "celebA")
-_LABELS = ("list_attr_celeba.txt", "list_attr_celeba.csv")
-_PARTS = ("list_eval_partition.txt", "list_eval_partition.csv")
+_FOLDERS = ("", "celeba", "CelebA", "celebA")
+_LABEL_FILES = ("list_attr_celeba.txt", "list_attr_celeba.csv")
+_SPLIT_FILES = ("list_eval_partition.txt", "list_eval_partition.csv")
 _IMAGES = "img_align_celeba"
 _SPLITS = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}
-_OFFICIAL = 202599  # rows
+_OFFICIAL_ROWS = 202599
 _NAME = "image_id"
-# Attribute of the task: its column, and what yes and no mean. "Dark" is all that is not blond.
+# Attribute of a task: its column, and the labels of yes and no. Hair that is not blond is "dark".
 _ATTRIBUTES = {
     "hair color": ("Blond_Hair", "blond", "dark"),
     "smiling": ("Smiling", "smiling", "not smiling"),
@@ -44,83 +44,97 @@ def read_celeba(
     split: Split = Split.TEST,
     check_images: bool = True,
 ) -> Dataset:
-    """Read the CelebA of a local folder: official files, torchvision's layout or Kaggle's.
+    """Read the CelebA of a local folder in the official layout, torchvision's or Kaggle's.
 
     Args:
         root: the folder with the label files, or the one above it.
         task: what to read.
-        split: the part to read. Without the file of splits only `Split.ALL` can be read.
+        split: the part to read; without the file of splits it has to be `Split.ALL`.
         check_images: whether images must be there; False reads labels only.
     """
     CELEBA.check_task(task, _ATTRIBUTES)
     base = CELEBA.check_root(root)
     columns = {name: _ATTRIBUTES[name] for name in (task.target, *task.sensitive)}
     needed = [_NAME, *(column for column, _, _ in columns.values())]
-    labels = CELEBA.table(base, _below("Anno"), _LABELS, needed, _labels_to_csv)
-    images = CELEBA.find(base, _below("Img"), [_IMAGES])
-    if images is None:
-        if check_images:
-            zipped = CELEBA.find(base, _below("Img"), [f"{_IMAGES}.zip"])
-            hint = " (there is an archive of that name: unpack it)" if zipped else ""
-            raise CELEBA.error(f"{str(base)!r} has no folder {_IMAGES}{hint}.")
-        images = labels.path.parent / _IMAGES
-    inner = images / _IMAGES  # Kaggle's archive has the folder twice
-    images = inner if inner.is_dir() else images
-    members = None if split is Split.ALL else _members(base)
+    labels = CELEBA.table(
+        base, _folders_with("Anno"), _LABEL_FILES, needed, _labels_to_csv
+    )
+    images = _find_images(base, labels.path.parent, check_images)
+    split_of_image = None if split is Split.ALL else _read_splits(base)
 
     def rows() -> Iterator[Record | Problem]:
-        for row in labels.rows(needed, official=_OFFICIAL):
+        for row in labels.rows(needed, official=_OFFICIAL_ROWS):
             if isinstance(row, Problem):
                 yield row
                 continue
             name = row.cells[_NAME]
-            if members is not None:
-                if name not in members:
+            if split_of_image is not None:
+                code = split_of_image.get(name)
+                if code is None:
                     yield Problem(ProblemKind.NO_SPLIT, name)
-                elif members[name] not in _SPLITS.values():
-                    yield unexpected(name, "split", members[name])
-                if members.get(name) != _SPLITS[split]:
+                elif code not in _SPLITS.values():
+                    yield value_problem(name, "split", code)
+                if code != _SPLITS[split]:
                     continue
             values = {}
             for attribute, (column, yes, no) in columns.items():
                 cell = row.cells[column]
+                # Official files write -1 for no, some copies of them 0.
                 values[attribute] = {"1": yes, "-1": no, "0": no}.get(cell, cell)
-            yield labelled(task, values, images / name, name)
+            yield record_of_task(task, values, images / name, name)
 
     parameters = {"split": split.value, "labels": labels.path.name}
     return CELEBA.dataset(task, base, rows(), parameters, check_images)
 
 
-def _below(folder: str) -> list[str]:
-    return [os.path.join(base, inner) for base in _BASES for inner in ("", folder)]
+def _find_images(base: Path, labels_folder: Path, check_images: bool) -> Path:
+    """Return the folder of the images, which need not be there unless they are checked."""
+    folders = _folders_with("Img")
+    images = CELEBA.find(base, folders, [_IMAGES])
+    if images is None and check_images:
+        archive = CELEBA.find(base, folders, [f"{_IMAGES}.zip"])
+        hint = " (there is an archive of that name: unpack it)" if archive else ""
+        raise CELEBA.error(f"{str(base)!r} has no folder {_IMAGES}{hint}.")
+    images = images or labels_folder / _IMAGES
+    inner = images / _IMAGES  # Kaggle's archive has the folder twice
+    return inner if inner.is_dir() else images
 
 
-def _members(base: Path) -> dict[str, str]:
-    """The split of each image, as the file codes it; both if it is said to be in two."""
+def _folders_with(subfolder: str) -> list[str]:
+    """Return the folders in which files may lie, each with and without a subfolder."""
+    folders = []
+    for folder in _FOLDERS:
+        folders += [folder, os.path.join(folder, subfolder)]
+    return folders
+
+
+def _read_splits(base: Path) -> dict[str, str]:
+    """Return the code of each image's split; all codes of an image that is in several."""
     columns = (_NAME, "partition")
-    members: dict[str, str] = {}
-    for row in CELEBA.table(base, _below("Eval"), _PARTS, columns, _splits_to_csv).rows(
-        columns
-    ):
+    table = CELEBA.table(
+        base, _folders_with("Eval"), _SPLIT_FILES, columns, _splits_to_csv
+    )
+    split_of_image: dict[str, str] = {}
+    for row in table.rows(columns):
         if isinstance(row, LabelRow):
-            name, part = row.cells.values()
-            first = members.setdefault(name, part)
-            if part not in first.split(" and "):
-                members[name] = f"{first} and {part}"
-    return members
+            name, code = row.cells.values()
+            codes = split_of_image.setdefault(name, code)
+            if code not in codes.split(" and "):
+                split_of_image[name] = f"{codes} and {code}"
+    return split_of_image
 
 
 def _labels_to_csv(text: str) -> str:
-    """Of the official format: a count, the attribute names, then ``file v1 .. v40``, by spaces."""
+    """Convert the official format: a count, attribute names, then ``file v1 .. v40``, by spaces."""
     first, *lines = (",".join(line.split()) for line in text.splitlines())
-    if first.isdigit():
-        names, *lines = lines or [""]
-        return "\n".join(["", f"{_NAME},{names}", *lines])
-    return "\n".join([f"{_NAME},{first}", *lines])
+    if not first.isdigit():
+        return "\n".join([f"{_NAME},{first}", *lines])
+    # An empty line takes the place of the count, so that problems name the right lines.
+    names, *lines = lines or [""]
+    return "\n".join(["", f"{_NAME},{names}", *lines])
 
 
 def _splits_to_csv(text: str) -> str:
-    """Of the official format: ``file split``, without a header."""
-    return "\n".join(
-        [f"{_NAME},partition", *(",".join(line.split()) for line in text.splitlines())]
-    )
+    """Convert the official format: ``file split``, without a header."""
+    lines = [",".join(line.split()) for line in text.splitlines()]
+    return "\n".join([f"{_NAME},partition", *lines])

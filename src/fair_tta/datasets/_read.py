@@ -1,4 +1,4 @@
-"""One door to the paper's four datasets."""
+"""One reader for the paper's four datasets."""
 
 from __future__ import annotations
 
@@ -32,33 +32,36 @@ def read_dataset(
 ) -> Dataset:
     """Read the dataset that a task belongs to.
 
-    What comes back has ``records``, the images that can be used, each with its ``path``, ``target``
-    and ``sensitive`` values; ``problems``, what was left out or repaired; ``parameters``, the
-    choices that were made; and ``sample(k, seed)``, the same with k records drawn at random.
+    The dataset has ``records``, the images that can be used, each with its ``path``, ``target`` and
+    ``sensitive`` values; ``problems``, the rows that were left out or repaired; ``parameters``, the
+    choices behind it; and ``sample(k, seed)``, which draws k of its records at random.
 
     The paper does not state who is young and who is old, and public code has no common rule: some
-    take 20 and over against 10 and under, some make three groups with cuts at 20 and 40. 40 is an
-    edge of FairFace's brackets, so it is one cut for both datasets with ages.
+    takes 20 and over against 10 and under, some makes three groups with cuts at 20 and 40. 40 is an
+    edge of FairFace's brackets, so one cut serves both datasets with ages.
 
     Args:
-        task: what `BenchmarkTask.find` returns, or your own on one of the four datasets.
+        task: from `BenchmarkTask.find`, or your own on one of the four datasets.
         root: the folder of the dataset, or one with several datasets by their names.
         split: the part to read; if None the test split of CelebA and Waterbirds, the validation
             split of FairFace (its test split is not public) and all of UTKFace (it has none).
-        young_below: where the task asks for age, the young are younger than this, in years.
-        old_from: the old are at least so old, and anyone in between is left out and counted; the
-            same age as `young_below` if None.
-        padding: which of the two sets of images of FairFace; if None the narrow one (the usual
-            choice) before the wide one. It is recorded.
+        young_below: where the task is about age, the young are younger than this, in years.
+        old_from: the old are at least this old, and anyone in between is left out and counted;
+            `young_below` if None.
+        padding: the set of FairFace's images; if None the narrow one (the usual choice) before
+            the wide one. The choice is recorded.
         check_images: whether images must be there; False reads labels only.
     """
-    part = _split_of(split)
+    chosen_split = _parse_split(split)
     ages = AgeCut(young_below, old_from)
     if task.dataset == "FairFace":
-        part = part or Split.VALIDATION
-        margin = _padding_of(padding)
         return read_fairface(
-            root, task, split=part, ages=ages, padding=margin, check_images=check_images
+            root,
+            task,
+            split=chosen_split or Split.VALIDATION,
+            ages=ages,
+            padding=_parse_padding(padding),
+            check_images=check_images,
         )
     if padding is not None:
         raise DatasetError(
@@ -67,14 +70,14 @@ def read_dataset(
         )
     if task.dataset == "CelebA":
         return read_celeba(
-            root, task, split=part or Split.TEST, check_images=check_images
+            root, task, split=chosen_split or Split.TEST, check_images=check_images
         )
     if task.dataset == "Waterbirds":
         return read_waterbirds(
-            root, task, split=part or Split.TEST, check_images=check_images
+            root, task, split=chosen_split or Split.TEST, check_images=check_images
         )
     if task.dataset == "UTKFace":
-        if part not in (None, Split.ALL):
+        if chosen_split not in (None, Split.ALL):
             raise DatasetError(
                 f"`split` should be 'all' or None: UTKFace has no splits (got {split!r}).",
                 argument="split",
@@ -87,7 +90,7 @@ def read_dataset(
     )
 
 
-def _split_of(split: str | None) -> Split | None:
+def _parse_split(split: str | None) -> Split | None:
     if split is None:
         return None
     if split not in SPLIT_NAMES:
@@ -98,7 +101,7 @@ def _split_of(split: str | None) -> Split | None:
     return Split(split)
 
 
-def _padding_of(padding: str | None) -> Padding | None:
+def _parse_padding(padding: str | None) -> Padding | None:
     if padding is None:
         return None
     if padding not in _PADDINGS:

@@ -1,4 +1,4 @@
-"""Records of images with their labels, samples of them, and what can be wrong with a copy."""
+"""Records of images with their labels, samples of them, and problems of rows and files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from fair_tta.errors import DatasetError, FairTTAError
 
 T = TypeVar("T")
 
-KEPT_EXAMPLES, SHOWN_EXAMPLES = 20, 3
-"""How many examples of each kind of problem are kept, and how many are shown."""
+KEPT_EXAMPLES = 20
+"""Examples of each kind of problem that documents list."""
+
+SHOWN_EXAMPLES = 3
+"""Examples of each kind of problem that messages show."""
 
 
 class ProblemKind(Enum):
-    """What can be wrong with a row or a file. All but the notes leave the record out."""
+    """Kinds of problems with a row or a file. All except the notes cost a record."""
 
     MISSING_IMAGE = "image file is missing"
     CLOSED_IMAGE = "image file may not be read (permission denied)"
@@ -57,25 +60,30 @@ class ProblemKind(Enum):
 
     @property
     def is_note(self) -> bool:
-        """Whether no image was lost by it."""
+        """True if no image was lost by it."""
         return self in _NOTES
 
     @property
     def is_of_file(self) -> bool:
-        """Whether it is about a whole file and not about one row."""
+        """True if it is about a whole file and not about one row."""
         return self in _OF_FILES
 
 
 _OF_FILES = frozenset(
-    ProblemKind[name]
-    for name in "PARTIAL ENCODING OTHER_MACHINE UNPAIRED SMALL".split()
+    {
+        ProblemKind.PARTIAL,
+        ProblemKind.ENCODING,
+        ProblemKind.OTHER_MACHINE,
+        ProblemKind.UNPAIRED,
+        ProblemKind.SMALL,
+    }
 )
 _NOTES = _OF_FILES | {ProblemKind.DUPLICATE, ProblemKind.REPAIRED_AGE}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with one row or one file: its kind, and what it is about."""
+    """A problem with one row or file: its kind, and the row or file in words."""
 
     kind: ProblemKind
     detail: str
@@ -86,7 +94,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Problems:
-    """All problems of a dataset or a run: how many of each kind, and the first examples."""
+    """The problems of a dataset or a run: counts of each kind, and the first examples."""
 
     counts: Mapping[ProblemKind, int] = field(default_factory=dict)
     examples: Mapping[ProblemKind, tuple[str, ...]] = field(default_factory=dict)
@@ -96,26 +104,27 @@ class Problems:
 
     @property
     def rows(self) -> int:
-        """How many rows were left out; some only repeat an image that is counted."""
+        """Number of rows left out; some only repeat an image that is counted."""
         return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
 
     @property
     def lost(self) -> int:
-        """How many rows or files gave no record."""
+        """Number of rows or files that gave no record."""
         return sum(n for kind, n in self.counts.items() if not kind.is_note)
 
     def add(self, problem: Problem) -> Problems:
-        """The same with one more."""
+        """Return these problems and one more."""
         kind = problem.kind
-        kept = self.examples.get(kind, ())
-        more = (printable(problem.detail),) if len(kept) < KEPT_EXAMPLES else ()
+        examples = self.examples.get(kind, ())
+        if len(examples) < KEPT_EXAMPLES:
+            examples = (*examples, printable(problem.detail))
         return Problems(
             {**self.counts, kind: self.counts.get(kind, 0) + 1},
-            {**self.examples, kind: (*kept, *more)},
+            {**self.examples, kind: examples},
         )
 
     def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
-        """For JSON: ``{kind: {"count": n, "examples": [...]}}``; no examples if not `named`."""
+        """Return ``{kind: {"count": n, "examples": [...]}}``; no examples unless `named`."""
         return {
             kind.value: {
                 "count": n,
@@ -125,24 +134,23 @@ class Problems:
         }
 
     def headline(self) -> str:
-        """How many rows were left out, and how many of them cost nothing."""
+        """Return how many rows were left out, and how many of them cost nothing."""
         if not self.rows:
             return "No row was left out, but"
         text = f"{self.rows} {'row was' if self.rows == 1 else 'rows were'} left out"
-        kept = self.rows - self.lost
-        return (
-            f"{text}, {kept} of them because the image is counted already"
-            if kept
-            else text
-        )
+        n_repeats = self.rows - self.lost
+        if n_repeats:
+            text += f", {n_repeats} of them because the image is counted already"
+        return text
 
     def lines(self) -> list[str]:
-        """One line for each kind."""
-        return [
-            f"{n} x {kind.value}: {'; '.join(self.examples[kind][:SHOWN_EXAMPLES])}"
-            + ("; ..." if n > SHOWN_EXAMPLES else "")
-            for kind, n in self.counts.items()
-        ]
+        """Return one line for each kind."""
+        lines = []
+        for kind, count in self.counts.items():
+            examples = "; ".join(self.examples[kind][:SHOWN_EXAMPLES])
+            more = "; ..." if count > SHOWN_EXAMPLES else ""
+            lines.append(f"{count} x {kind.value}: {examples}{more}")
+        return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
@@ -159,14 +167,14 @@ class Split(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One image and what is known of it. The image is not opened.
+    """One image with its labels. The image is not opened.
 
     Attributes:
         path: where the image is.
         target: the label to be predicted.
         sensitive: ``{attribute: value}``.
         key: the name of the image within its dataset, the same on every machine.
-        cluster: the person or source it comes from, empty if not known; None if none are given.
+        cluster: the person or source it comes from, empty if unknown; None if none are given.
     """
 
     path: Path
@@ -183,13 +191,13 @@ class Record:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The records of one task, and how they came about.
+    """The records of one task, and the choices that they rest on.
 
     Attributes:
         name: the name of the dataset.
         records: the images that can be used, in the order of the label file.
         problems: what was left out or repaired.
-        parameters: the choices that were made: split, thresholds of age, folders.
+        parameters: the choices: split, thresholds of age, folders.
         task: names and template for `FairTPTClassifier`; None for a folder without a task.
     """
 
@@ -206,29 +214,30 @@ class Dataset:
         return iter(self.records)
 
     def groups(self) -> dict[tuple[str, ...], int]:
-        """How many records there are of each ``(target, sensitive value, ...)``."""
-        return dict(Counter(r.group for r in self.records))
+        """Return the number of records of each ``(target, sensitive value, ...)``."""
+        return dict(Counter(record.group for record in self.records))
 
     def sample(self, k: int = 1000, seed: int = 0) -> Dataset:
-        """A uniform sample of `k` records without replacement, all of them if there are fewer.
+        """Draw `k` records uniformly without replacement, all of them if there are fewer.
 
-        Taken are the records whose digest of seed and key is smallest, in the order of the
-        digests. So the sample depends neither on the order of files nor on the machine, a
-        smaller sample is the beginning of a larger one, and an image that is missing on one
-        machine costs one place there and changes nothing else.
+        The sample is the records with the smallest digests of seed and key, in that order. So
+        it depends neither on the order of files nor on the machine, a smaller sample is the
+        beginning of a larger one, and an image that is missing on one machine costs one record
+        there and changes nothing else.
         """
         if k < 1:
             raise DatasetError(
-                f"`k` should be a positive number of images (got {k!r}).", argument="k"
+                f"`k` should be an integer >= 1 (got {k!r}).", argument="k"
             )
         chosen = heapq.nsmallest(
-            k, self.records, key=lambda r: (seeded_order(seed, r.key), r.key)
+            k,
+            self.records,
+            key=lambda record: (seeded_order(seed, record.key), record.key),
         )
         problems = self.problems
         if len(chosen) < k:
-            problems = problems.add(
-                Problem(ProblemKind.SMALL, f"{len(chosen)} instead of {k}")
-            )
+            detail = f"{len(chosen)} instead of {k}"
+            problems = problems.add(Problem(ProblemKind.SMALL, detail))
         parameters = {**self.parameters, "sample": k, "seed": seed}
         return replace(
             self, records=tuple(chosen), problems=problems, parameters=parameters
@@ -245,7 +254,8 @@ def collect_records(
 ) -> tuple[tuple[Record, ...], Problems]:
     """Gather records and problems, each image once: see `resolve_repeats`."""
     pairs = ((row, None) if isinstance(row, Record) else (None, row) for row in rows)
-    records, problems = [], Problems()
+    records = []
+    problems = Problems()
     for row in resolve_repeats(pairs, attrgetter("key")):
         if isinstance(row, Record):
             records.append(row)
@@ -255,28 +265,36 @@ def collect_records(
 
 
 def resolve_repeats(
-    rows: Iterable[tuple[Record | None, Problem | None]], name: Callable[[Record], str]
+    rows: Iterable[tuple[Record | None, Problem | None]],
+    identify: Callable[[Record], str],
 ) -> list[Record | Problem]:
-    """For each row the record, or why it cannot be used. Of an image that comes again with the same
-    labels the first row is kept, of one that comes again with other labels none. Images are known
-    by their `name`.
+    """Return for each row the record, or why it cannot be used.
+
+    Of an image that comes again with the same labels the first row is kept; of one that comes
+    again with other labels, none. Images are the same if `identify` returns the same text.
     """
-    found: list[Any] = []
-    places: dict[str, list[int]] = {}  # of each image
+    resolved: list[Any] = []
+    usable_rows: dict[str, list[int]] = {}
     groups: dict[str, set[tuple[str, ...]]] = {}
-    for place, (record, problem) in enumerate(rows):
+    for index, (record, problem) in enumerate(rows):
         if record is not None:
-            image = name(record)
+            image = identify(record)
+            # Labels contradict each other even if one of the rows has another problem.
             groups.setdefault(image, set()).add(record.group)
             if problem is None:
-                places.setdefault(image, []).append(place)
-        found.append(problem or record)
-    for image, same in places.items():
-        is_clear = len(groups[image]) == 1
-        kind = ProblemKind.DUPLICATE if is_clear else ProblemKind.CONFLICT
-        for place in same[is_clear:]:
-            found[place] = Problem(kind, found[place].key)
-    return found
+                usable_rows.setdefault(image, []).append(index)
+        resolved.append(problem or record)
+
+    for image, indices in usable_rows.items():
+        if len(groups[image]) == 1:
+            kind = ProblemKind.DUPLICATE
+            rejected = indices[1:]
+        else:
+            kind = ProblemKind.CONFLICT
+            rejected = indices
+        for index in rejected:
+            resolved[index] = Problem(kind, resolved[index].key)
+    return resolved
 
 
 def choose_sample(
@@ -288,28 +306,32 @@ def choose_sample(
     key: Callable[[T], str],
     group: Callable[[T], Hashable | None],
 ) -> Iterable[T]:
-    """The first so many items, of these a sample in the order of the stream; None for all.
+    """Return the first `limit` items or, of these, `sample` in the order of the stream.
 
-    Of each group the sample has its share and at least one, even if it becomes larger by that.
-    Taken are the items whose digest of seed and key is smallest in their group. Items without a
-    group are passed on and not counted.
+    Each group has its share of the sample and at least one item, even if the sample becomes
+    larger by that. Chosen are the items with the smallest digests of seed and key in their
+    group. Items without a group are passed on and not counted. None means all.
     """
     check_limit_and_sample(limit, sample)
-    some = items if limit is None else islice(items, min(limit, sys.maxsize))
+    limited = items if limit is None else islice(items, min(limit, sys.maxsize))
     if sample is None:
-        return some
-    every = list(some)
+        return limited
+    candidates = list(limited)
     chosen: list[int] = []
-    members: dict[Hashable, list[int]] = {}
-    for place, item in enumerate(every):
-        of = group(item)
-        (chosen if of is None else members.setdefault(of, [])).append(place)
-    shares = _shares({of: len(places) for of, places in members.items()}, sample)
-    for of, places in members.items():
-        chosen += sorted(places, key=lambda i: seeded_order(seed, key(every[i])))[
-            : shares[of]
-        ]
-    return [every[place] for place in sorted(chosen)]
+    indices_of_group: dict[Hashable, list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        name = group(candidate)
+        if name is None:
+            chosen.append(index)
+        else:
+            indices_of_group.setdefault(name, []).append(index)
+
+    counts = {name: len(indices) for name, indices in indices_of_group.items()}
+    shares = _proportional_counts(counts, sample)
+    for name, indices in indices_of_group.items():
+        indices.sort(key=lambda index: seeded_order(seed, key(candidates[index])))
+        chosen += indices[: shares[name]]
+    return [candidates[index] for index in sorted(chosen)]
 
 
 def check_limit_and_sample(limit: int | None, sample: int | None) -> None:
@@ -317,33 +339,37 @@ def check_limit_and_sample(limit: int | None, sample: int | None) -> None:
     for name, number in (("limit", limit), ("sample", sample)):
         if number is not None and number < 1:
             raise FairTTAError(
-                f"`{name}` should be at least 1 (got {number!r}).", argument=name
+                f"`{name}` should be an integer >= 1 (got {number!r}).", argument=name
             )
 
 
-def _shares(counts: Mapping[Hashable, int], size: int) -> dict[Hashable, int]:
-    """In proportion, by largest remainders, and at least one of each."""
+def _proportional_counts(
+    counts: Mapping[Hashable, int], size: int
+) -> dict[Hashable, int]:
+    """Divide `size` in proportion to counts by largest remainders, at least one for each."""
     total = sum(counts.values())
     if size >= total:
         return dict(counts)
-    shares = {of: max(1, size * n // total) for of, n in counts.items()}
-    rounded_down = (
-        of for of, n in counts.items() if size * n >= total
-    )  # others are rounded up
-    for of in sorted(
-        rounded_down, key=lambda of: (-(size * counts[of] % total), repr(of))
-    ):
+    shares = {name: max(1, size * n // total) for name, n in counts.items()}
+
+    # Groups that were rounded down share the rest by their remainders. Ties are broken by name,
+    # so that a sample does not depend on the order of rows. Others were rounded up to one.
+    rounded_down = [name for name, n in counts.items() if size * n >= total]
+    rounded_down.sort(key=lambda name: (-(size * counts[name] % total), repr(name)))
+    for name in rounded_down:
         if sum(shares.values()) >= size:
             break
-        shares[of] += shares[of] < counts[of]
-    while sum(shares.values()) > max(
-        size, len(shares)
-    ):  # the largest give what the rarest got
-        shares[max(shares, key=lambda of: (shares[of], repr(of)))] -= 1
+        if shares[name] < counts[name]:
+            shares[name] += 1
+
+    # The largest groups give back the items that rare ones got beyond their share.
+    while sum(shares.values()) > max(size, len(shares)):
+        largest = max(shares, key=lambda name: (shares[name], repr(name)))
+        shares[largest] -= 1
     return shares
 
 
 def seeded_order(seed: int, key: str) -> int:
-    """A digest of both: the smallest are chosen."""
+    """Return a digest of both, by which items are drawn: the smallest first."""
     text = f"{seed}\0{key}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big")

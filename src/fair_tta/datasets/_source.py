@@ -1,4 +1,4 @@
-"""Datasets as their authors publish them: where they are, and what their files hold."""
+"""Datasets as their authors publish them: their pages, folders and files."""
 
 from __future__ import annotations
 
@@ -22,23 +22,29 @@ from fair_tta.errors import DatasetError
 
 @dataclass(frozen=True)
 class Source:
-    """The official source of a dataset: the page of its authors, and the files it should have as a
-    small tree."""
+    """The official source of a dataset.
+
+    Attributes:
+        name: the name of the dataset.
+        page: the page of its authors.
+        layout: the expected files, as a small tree for messages.
+    """
 
     name: str
     page: str
     layout: str
 
     def error(self, reason: str) -> DatasetError:
-        """An error that says what is wrong, where the dataset is to be had and how to lay it."""
-        nothing = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
+        """Return an error with a reason, the page of the dataset and the expected layout."""
+        offer = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
+        headline = " ".join(reason.splitlines()[:1])
         return DatasetError(
-            f"{self.name}: {reason}\n{nothing}; expected is\n{self.layout}",
-            f"{' '.join(reason.splitlines()[:1])} {nothing}.",
+            f"{self.name}: {reason}\n{offer}; the expected layout is\n{self.layout}",
+            f"{headline} {offer}.",
         )
 
     def check_root(self, root: str | os.PathLike[str]) -> Path:
-        """The folder as a path, if it is one."""
+        """Return the folder as a path; raise if it is none."""
         path = Path(root)
         if path.is_file():
             raise self.error(
@@ -51,42 +57,48 @@ class Source:
     def find(
         self, root: Path, folders: Sequence[str], names: Sequence[str]
     ) -> Path | None:
-        """The first file or folder of these names in the first of these folders below `root`."""
-        places = (root / folder / name for folder in folders for name in names)
-        return next((place for place in places if place.exists()), None)
+        """Return the first of these names in the first of these folders, None if there is none."""
+        for folder in folders:
+            for name in names:
+                path = root / folder / name
+                if path.exists():
+                    return path
+        return None
 
     def table(
         self,
         root: Path,
         folders: Sequence[str],
         names: Sequence[str],
-        wanted: Sequence[str],
+        columns: Sequence[str],
         to_csv: Callable[[str], str] = str,
     ) -> LabelTable:
-        """The label file that `find` finds, see `LabelTable`; `to_csv` is for names in .txt."""
+        """Open the label file that `find` returns; `to_csv` converts a .txt file."""
         path = self.find(root, folders, names)
         if path is None:
-            inside = sorted(entry.name for entry in root.iterdir())
-            more = ", ..." if len(inside) > 5 else ""
-            has = f"it has {', '.join(inside[:5])}{more}" if inside else "it is empty"
-            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({has}).")
+            entries = sorted(entry.name for entry in root.iterdir())
+            more = ", ..." if len(entries) > 5 else ""
+            content = (
+                f"it has {', '.join(entries[:5])}{more}" if entries else "it is empty"
+            )
+            raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({content}).")
         try:
-            return LabelTable(path, wanted, to_csv if path.suffix == ".txt" else str)
+            return LabelTable(path, columns, to_csv if path.suffix == ".txt" else str)
         except DatasetError as error:
             raise self.error(str(error)) from error
 
     def check_task(self, task: BenchmarkTask, attributes: Collection[str]) -> None:
-        """Refuse a task that the dataset has no labels for."""
+        """Raise if the dataset has no labels for a task."""
         if task.dataset != self.name:
             raise DatasetError(
-                f"`task` should be one of {self.name} (got '{task}').", argument="task"
+                f"`task` should belong to {self.name} (got '{task}').", argument="task"
             )
         unknown = [
             name for name in (task.target, *task.sensitive) if name not in attributes
         ]
         if unknown:
             raise DatasetError(
-                f"`task` should ask for attributes of {self.name}, {sorted(attributes)} "
+                f"`task` should be about attributes of {self.name}, {sorted(attributes)} "
                 f"(got {unknown}).",
                 argument="task",
             )
@@ -99,7 +111,7 @@ class Source:
         parameters: Mapping[str, str | int],
         check_images: bool,
     ) -> Dataset:
-        """Gather what a reader found; an error if no record can be used."""
+        """Gather the rows of a reader; raise if no record can be used."""
         if check_images:
             rows = map(_with_image, rows)
         records, problems = collect_records(rows)
@@ -108,25 +120,26 @@ class Source:
         return Dataset(self.name, records, problems, parameters, task)
 
 
-def labelled(
+def record_of_task(
     task: BenchmarkTask, values: Mapping[str, str], path: Path, key: str
 ) -> Record | Problem:
-    """The record of an image, or a problem if the task does not know one of its values."""
+    """Return the record of an image, or a problem if the task does not have one of its values."""
     if not key:
         return Problem(ProblemKind.MISSING_VALUE, "the name of an image")
     for attribute, labels in {task.target: task.targets, **task.sensitive}.items():
         if values[attribute] not in labels:
-            return unexpected(key, attribute, values[attribute])
+            return value_problem(key, attribute, values[attribute])
     sensitive = {attribute: values[attribute] for attribute in task.sensitive}
     return Record(path, values[task.target], sensitive, key)
 
 
-def unexpected(key: str, attribute: str, value: str) -> Problem:
-    """That an image has a value which is none, or none at all."""
+def value_problem(key: str, attribute: str, value: str) -> Problem:
+    """Return the problem of an image with an unknown or an empty value."""
     kind = ProblemKind.UNKNOWN_VALUE if value else ProblemKind.MISSING_VALUE
     return Problem(kind, f"{key} ({attribute} {value!r})")
 
 
 def _with_image(row: Record | Problem) -> Record | Problem:
-    missing = image_problem(row.path, row.key) if isinstance(row, Record) else None
-    return missing or row
+    """Return the problem of a record's image, if it has one."""
+    problem = image_problem(row.path, row.key) if isinstance(row, Record) else None
+    return problem or row

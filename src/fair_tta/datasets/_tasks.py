@@ -1,8 +1,8 @@
 """The paper's 13 pairs of target and sensitive attribute, with their prompts.
 
 Names and templates of the first six pairs are in the paper's tables of prompts and of names. Its
-table of further attributes gives no names: those of gender, race and age are taken over from the
-first six, those of makeup and glasses are chosen here, in the manner of the others.
+table of further attributes gives no names: those of gender, race and age are the names of the first
+six, those of makeup and glasses were chosen here in the same manner.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fair_tta.errors import FairTTAError
 
 @dataclass(frozen=True)
 class AgeCut:
-    """Who is young and who is old; anyone in between is left out and counted.
+    """The ages of the young and the old; anyone in between is left out and counted.
 
     The paper does not state its cut, and public code has no common rule: some take 20 and over
     against 10 and under, some make three groups with cuts at 20 and 40.
 
     Args:
         young_below: the young are younger than this, in years.
-        old_from: the old are at least so old; the same age if None, so that nobody is left out.
+        old_from: the old are at least this old; `young_below` if None, so that no one is left out.
     """
 
     young_below: int = 40
@@ -44,16 +44,16 @@ class AgeCut:
 
     @property
     def limits(self) -> dict[str, int]:
-        """Both limits, to be recorded."""
+        """Both limits, as datasets record them."""
         old_from = self.young_below if self.old_from is None else self.old_from
         return {"young_below": self.young_below, "old_from": old_from}
 
     def splits(self, youngest: int, oldest: float) -> bool:
-        """Whether a limit falls inside an age bracket, both ends of which belong to it."""
+        """Return whether a limit falls inside a bracket, both ends of which belong to it."""
         return any(youngest < limit <= oldest for limit in self.limits.values())
 
     def label(self, age: int) -> str | None:
-        """`"young"`, `"old"`, or None in between."""
+        """Return `"young"`, `"old"`, or None in between."""
         if age < self.limits["young_below"]:
             return "young"
         return "old" if age >= self.limits["old_from"] else None
@@ -65,7 +65,7 @@ DEFAULT_AGES = AgeCut()
 
 @dataclass(frozen=True)
 class BenchmarkTask:
-    """What is asked of a dataset, in words that `FairTPTClassifier` takes.
+    """A question to a dataset, in words that `FairTPTClassifier` takes.
 
     Attributes:
         dataset: the name of the dataset.
@@ -73,7 +73,7 @@ class BenchmarkTask:
         targets: ``{label: phrase}``.
         sensitive: ``{attribute: {label: phrase}}``; one attribute in the paper.
         template: a sentence with the slots ``{target}`` and ``{sensitive}``.
-        harmful: ``{name: classes}``, sets of targets that nobody should be answered with.
+        harmful: ``{name: classes}``, sets of targets that no one should be labeled with.
 
     Example:
         >>> task = BenchmarkTask.find("CelebA", "hair color", "gender")
@@ -92,13 +92,10 @@ class BenchmarkTask:
 
     @classmethod
     def find(cls, dataset: str, target: str, sensitive: str) -> BenchmarkTask:
-        """Return the pair that the paper's tables call so."""
+        """Return the task of a pair in the paper's tables."""
+        names = (dataset, target, sensitive)
         for task in PAPER_TASKS:
-            if (task.dataset, task.target, *task.sensitive) == (
-                dataset,
-                target,
-                sensitive,
-            ):
+            if (task.dataset, task.target, *task.sensitive) == names:
                 return task
         known = "; ".join(map(str, PAPER_TASKS))
         raise FairTTAError(
@@ -106,12 +103,10 @@ class BenchmarkTask:
         )
 
     def arguments(self) -> dict[str, Any]:
-        """For the classifier: ``FairTPTClassifier(model, **task.arguments())``."""
+        """Return the arguments of ``FairTPTClassifier(model, **task.arguments())``."""
         return {
             "targets": dict(self.targets),
-            "sensitive": {
-                name: dict(values) for name, values in self.sensitive.items()
-            },
+            "sensitive": {name: dict(v) for name, v in self.sensitive.items()},
             "template": self.template,
         }
 
@@ -119,14 +114,14 @@ class BenchmarkTask:
         return f"{self.dataset} {self.target} x {', '.join(self.sensitive)}"
 
 
-def _same(*names: str) -> dict[str, str]:
+def _label_is_phrase(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-GENDERS = _same("male", "female")
-AGES = _same("young", "old")
-RACES_4 = _same("White", "Black", "Asian", "Indian")
-RACES_7 = _same(
+GENDERS = _label_is_phrase("male", "female")
+AGES = _label_is_phrase("young", "old")
+RACES_4 = _label_is_phrase("White", "Black", "Asian", "Indian")
+RACES_7 = _label_is_phrase(
     "White",
     "Southeast Asian",
     "Middle Eastern",
@@ -136,7 +131,7 @@ RACES_7 = _same(
     "East Asian",
 )
 HAIR = {"dark": "with dark hair", "blond": "with blond hair"}
-SMILING = _same("smiling", "not smiling")
+SMILING = _label_is_phrase("smiling", "not smiling")
 MAKEUP = {"makeup": "wearing makeup", "no makeup": "not wearing makeup"}
 GLASSES = {"glasses": "wearing glasses", "no glasses": "not wearing glasses"}
 BIRD_NAMES = {"water bird": "of a water bird", "land bird": "of a land bird"}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from fair_tta.datasets._records import Dataset, Problem, Record, Split
-from fair_tta.datasets._source import Source, labelled, unexpected
+from fair_tta.datasets._source import Source, record_of_task, value_problem
 from fair_tta.datasets._tasks import BenchmarkTask
 
 WATERBIRDS = Source(
@@ -23,11 +23,11 @@ _FOLDERS = (
     "", _FOLDER, "waterbirds", "Waterbirds", f"waterbirds/{_FOLDER}", f"Waterbirds/{_FOLDER}",
     "waterbirds_v1.0", "waterbirds/waterbirds_v1.0",
 )  # fmt: skip
-_OFFICIAL = 11788  # rows
+_OFFICIAL_ROWS = 11788
 _COLUMNS = ("img_filename", "y", "split", "place")
-# The file's coding. The paper names water first, which is the order of the task's labels.
+# The codes of the file. The task's labels have another order, because the paper names water first.
 _BIRD = {"0": "land bird", "1": "water bird"}
-_PLACE = {"0": "land", "1": "water"}
+_BACKGROUND = {"0": "land", "1": "water"}
 _SPLITS = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}
 
 
@@ -52,23 +52,28 @@ def read_waterbirds(
     table = WATERBIRDS.table(base, _FOLDERS, ["metadata.csv"], _COLUMNS)
 
     def rows() -> Iterator[Record | Problem]:
-        for row in table.rows(_COLUMNS, official=_OFFICIAL):
+        for row in table.rows(_COLUMNS, official=_OFFICIAL_ROWS):
             if isinstance(row, Problem):
                 yield row
                 continue
-            name, y, part, place = (row.cells[column] for column in _COLUMNS)
-            if split is not Split.ALL and _whole(part) not in _SPLITS.values():
-                yield unexpected(name, "split", part)
-            elif split is Split.ALL or _whole(part) == _SPLITS[split]:
-                values = {
-                    "bird type": _BIRD.get(_whole(y), y),
-                    "background": _PLACE.get(_whole(place), place),
-                }
-                yield labelled(task, values, table.path.parent / name, name)
+            name, bird, part, background = (row.cells[column] for column in _COLUMNS)
+            if split is not Split.ALL:
+                if _without_fraction(part) not in _SPLITS.values():
+                    yield value_problem(name, "split", part)
+                    continue
+                if _without_fraction(part) != _SPLITS[split]:
+                    continue
+            values = {
+                "bird type": _BIRD.get(_without_fraction(bird), bird),
+                "background": _BACKGROUND.get(
+                    _without_fraction(background), background
+                ),
+            }
+            yield record_of_task(task, values, table.path.parent / name, name)
 
     return WATERBIRDS.dataset(task, base, rows(), {"split": split.value}, check_images)
 
 
-def _whole(number: str) -> str:
-    """1.0 is 1: what a table becomes that has been through floats."""
+def _without_fraction(number: str) -> str:
+    """Return 1 for 1.0: libraries write it when a table has been through floats."""
     return number.removesuffix(".0")

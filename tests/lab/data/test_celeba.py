@@ -190,11 +190,11 @@ def test_a_file_without_the_count_and_with_zeros_is_read(tmp_path: Path) -> None
 
 def test_tasks_must_fit(tmp_path: Path) -> None:
     with pytest.raises(
-        DatasetError, match=r"`task` should be one of CelebA \(got 'FairFace gend"
+        DatasetError, match=r"`task` should belong to CelebA \(got 'FairFace gend"
     ):
         read_celeba(tmp_path, PAPER_TASKS[0])
     age = BenchmarkTask("CelebA", "age", HAIR.targets, HAIR.sensitive, HAIR.template)
     with pytest.raises(
-        DatasetError, match=r"`task` should ask for attributes of CelebA, \['gend"
+        DatasetError, match=r"`task` should be about attributes of CelebA, \['gend"
     ):
         read_celeba(tmp_path, age)

@@ -94,7 +94,7 @@ def test_samples_are_recorded() -> None:
     assert data.sample(5, 1).records != data.sample(5, 2).records
     for k in (0, -1):
         with pytest.raises(
-            DatasetError, match=rf"`k` should be a positive number .*\(got {k}\)\."
+            DatasetError, match=rf"`k` should be an integer >= 1 \(got {k}\)\."
         ):
             data.sample(k)
 
