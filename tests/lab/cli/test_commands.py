@@ -343,7 +343,11 @@ P = "predict pics --targets cat,dog"
             2,
             "--adapter: it needs sensitive .* with --sensitive",
         ),
-        ("predict empty --targets a,b", 3, "no image was found: name image files, folders"),
+        (
+            "predict empty --targets a,b",
+            3,
+            "no image was found: name image files, folders",
+        ),
         (A.replace("pics", "none"), 3, "`--images` should be a folder"),
         (A.replace("labels.csv", "none"), 3, "`--labels` should be a file"),
         (A.replace("labels.csv", "odd.csv"), 3, "give it as `--path-column`"),

@@ -71,7 +71,8 @@ def test_splits(tmp_path: Path) -> None:
     assert len(both) == 7 + 126
     assert both.problems.counts[ProblemKind.PARTIAL] == 2
     with pytest.raises(
-        DatasetError, match=r"`split` should not be TEST: the test split of FairFace is not"
+        DatasetError,
+        match=r"`split` should not be TEST: the test split of FairFace is not",
     ):
         read_fairface(tmp_path, GENDER_RACE, split=Split.TEST)
     (tmp_path / "fairface" / "fairface_label_train.csv").rename(
