@@ -12,7 +12,6 @@ from msgspec import Meta
 from PIL.Image import Image
 
 from fair_tta._io import write_whole
-from fair_tta.auditing._audit import JsonDocument
 from fair_tta.auditing._document import (
     AdapterFields,
     ChangeEstimate,
@@ -23,6 +22,7 @@ from fair_tta.auditing._document import (
     RateEstimate,
     read_origin,
 )
+from fair_tta.auditing._json_document import JsonDocument
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._stored import StoredFeature
 from fair_tta.metrics._perceived import prompt_associations
@@ -329,7 +329,7 @@ class Examination(JsonDocument):
     document: ExaminationDocument
     images: tuple[ChangedImage, ...] = field(default=(), compare=False)
 
-    _kind = ExaminationDocument
+    _document_type = ExaminationDocument
 
     def to_html(self, *, title: str | None = None, images: bool = False) -> str:
         """One HTML page that needs nothing else: what `save_html` writes."""
