@@ -73,7 +73,7 @@ from fair_tta.prompts._templates import (
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
-    from fair_tta.metrics._answer_table import Column, Sensitive
+    from fair_tta.metrics._types import Column, Sensitive
 
 _MANY = 20  # images of a call; with more its cost is logged
 _LARGEST = (
