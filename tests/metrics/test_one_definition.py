@@ -21,7 +21,7 @@ from fair_tta.metrics.definitions import METRICS
 ROOT = Path(__file__).parents[2]
 
 NEW_DEFINITION = """
-BEST_GROUP_ACCURACY = Metric(
+BEST_GROUP_ACCURACY = RateMetric(
     "best_group_accuracy",
     rates.by_group,
     lambda accuracies: accuracies.max(-1),
