@@ -45,12 +45,12 @@ from fair_tta.metrics._rates import true_positive
 from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._closed_forms import (
     mcnemar,
-    mean_change_ends,
-    mean_rate_ends,
-    paired_ends,
-    wilson_ends,
+    mean_change_bounds,
+    mean_rate_bounds,
+    paired_bounds,
+    wilson_bounds,
 )
-from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._noise import CellRates
 
 LEVEL = 0.95
@@ -207,8 +207,8 @@ class Design:
         end is the largest over all forms after. For a figure that rises runs are exchanged. Figures
         without extremes have one oracle.
         """
-        change = figure.change if isinstance(figure, RateMetric) else None
-        if not isinstance(change, ByDraws):
+        change = figure.change if isinstance(figure, Metric) else None
+        if not isinstance(change, MaxMinInterval):
             return self.oracle(figure)
         runs = [self._rates(draws), self._rates(None)]
         forms, true_forms = ([change.forms(run) for run in of] for of in runs)
@@ -691,17 +691,17 @@ def closed_forms(design: Design) -> dict[str, float]:
     stay, loss, gain = (drawn[..., k].astype(np.float64) for k in range(3))
     hits, pairs = stay + loss, zip(loss, gain, strict=True)
     intervals_of: dict[str, tuple[Any, float]] = {
-        "run: accuracy": (wilson_ends(hits.sum(1), total, LEVEL), n @ right / total),
+        "run: accuracy": (wilson_bounds(hits.sum(1), total, LEVEL), n @ right / total),
         "accuracy": (
-            paired_ends(loss.sum(1), gain.sum(1), total, LEVEL),
+            paired_bounds(loss.sum(1), gain.sum(1), total, LEVEL),
             n @ (won - lost) / total,
         ),
         "run: balanced": (
-            np.array([mean_rate_ends(of, n, LEVEL) for of in hits]).T,
+            np.array([mean_rate_bounds(of, n, LEVEL) for of in hits]).T,
             right.mean(),
         ),
         "balanced": (
-            np.array([mean_change_ends(*pair, n, LEVEL) for pair in pairs]).T,
+            np.array([mean_change_bounds(*pair, n, LEVEL) for pair in pairs]).T,
             (won - lost).mean(),
         ),
     }
@@ -720,7 +720,7 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
         [(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)]
     )
     lost, won = pairs.T.astype(np.float64)
-    low, high = paired_ends(lost, won, np.full(len(pairs), float(n)), LEVEL)
+    low, high = paired_bounds(lost, won, np.full(len(pairs), float(n)), LEVEL)
     log = np.array([math.lgamma(k + 1) for k in range(n + 1)])
     ways = log[n] - log[pairs[:, 0]] - log[pairs[:, 1]] - log[n - pairs.sum(1)]
     worst_of = 1.0

@@ -29,8 +29,11 @@ from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._metric import MetricDefinition, RateMetric
 from fair_tta.metrics._types import Floats
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._noise import noise_of
-from fair_tta.metrics.intervals._typical_gap import typical_gap_change, withheld
+from fair_tta.metrics.intervals._noise import rates_with_noise
+from fair_tta.metrics.intervals._typical_gap import (
+    measure_typical_gap_change,
+    why_no_interval,
+)
 
 HOW = Bootstrap()
 REACH = float(
@@ -121,8 +124,8 @@ def slack(audits: int, only: str) -> None:
 
 def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
-    change = typical_gap_change(rows, before=0, after=1)
-    if withheld(rows, 0, 1) or abs(float(change)) < 5e-3:
+    change = measure_typical_gap_change(rows, before=0, after=1)
+    if why_no_interval(rows, 0, 1) or abs(float(change)) < 5e-3:
         return math.inf
     return rows.n * (REACH * change._deviation / change._square) ** 2
 
@@ -132,9 +135,10 @@ def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
 
     Forms of the other classes are those that are the largest.
     """
-    assert isinstance(metric.change, extremes.ByDraws)
+    assert isinstance(metric.change, extremes.MaxMinInterval)
     before, after = (
-        extremes._forms(noise_of(rows, (0, 1)), metric.change.forms, r) for r in (0, 1)
+        extremes._forms(rates_with_noise(rows, (0, 1)), metric.change.forms, r)
+        for r in (0, 1)
     )
     tops = [int(forms.t.argmax()) for forms in before]
     best = [int(forms.t.argmax()) for forms in after]

@@ -17,7 +17,7 @@ from internals import (
     Ints,
     RateMetric,
     read_answer_table,
-    resampled,
+    resampled_bounds,
 )
 from internals import rates_module as _rates
 
@@ -239,7 +239,7 @@ def test_strata_of_sensitive_values_only() -> None:
     gaps = RateMetric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
     rows = read_answer_table(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
-    low, _ = resampled(gaps, rows.counts(), Bootstrap(strata="sensitive"))
+    low, _ = resampled_bounds(gaps, rows.counts(), Bootstrap(strata="sensitive"))
     assert np.isnan(low[1])  # resamples without class 1 have no rate for it
 
 

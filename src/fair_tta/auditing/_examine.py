@@ -22,9 +22,10 @@ from fair_tta._identity import (
 from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._examination import Associations, ChangedImages, Examination
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._batches import load_batches
+from fair_tta.images._inputs import check_images
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
@@ -228,7 +229,7 @@ def examine_classifier(
             "`images` should be several images (got one): examine([image]).",
             argument="images",
         )
-    images = checked_images(images)
+    images = check_images(images)
     warn_if_other_model(images, classifier._task)
     bar = image_bar(images, progress)
 

@@ -14,8 +14,9 @@ from fair_tta.auditing._classify import audit_classifier
 from fair_tta.auditing._compare import compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions, recommended_comparison, verdict_on
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
+from fair_tta.images._inputs import check_images
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods import ZeroShot
@@ -71,7 +72,7 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}.",
             argument="sensitive",
         )
-    several = images if isinstance(images, Features) else list(checked_images(images))
+    several = images if isinstance(images, Features) else list(check_images(images))
     columns = read_answer_table(
         labels, [labels], sensitive, classifier.targets, None, clusters
     )

@@ -14,7 +14,7 @@ from fair_tta.metrics._answer_table import check_length
 from fair_tta.metrics._estimates import Estimate, undefined_estimate
 from fair_tta.metrics._types import Floats, Ints, Mask
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
-from fair_tta.metrics.intervals._closed_forms import Ends, quantile_of_normal
+from fair_tta.metrics.intervals._closed_forms import Bounds, quantile_of_normal
 from fair_tta.metrics.intervals._extremes import ExtremeChange
 from fair_tta.metrics.intervals._noise import DRAWS
 
@@ -168,7 +168,7 @@ def calibration_change(
     before, after = np.abs(seen).sum(1)
     normal = np.random.default_rng(how.seed).standard_normal((DRAWS, 2 * bins))
 
-    def ends(units: Ints | None) -> Ends:
+    def ends(units: Ints | None) -> Bounds:
         draws = normal @ _root(np.hstack(errors), weights, sure, units)
         noise = np.concatenate([draws, -draws]).T.reshape(2, bins, -1)
         mean_of_bins = ExtremeChange.of_absolutes(seen, noise)

@@ -33,10 +33,10 @@ from fair_tta.metrics._metric import MetricDefinition, RateMetric, with_reason
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Column, Floats, Mask, Sensitive, Targets, Values
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._accuracies import change_ends
+from fair_tta.metrics.intervals._accuracies import rate_change_bounds
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval, read_interval
 from fair_tta.metrics.intervals._closed_forms import wilson
-from fair_tta.metrics.intervals._extremes import class_ends
+from fair_tta.metrics.intervals._extremes import class_extreme_bounds
 
 
 @dataclass(frozen=True)
@@ -228,21 +228,29 @@ def rates_of_groups(
 
 
 def _class_gaps(
-    name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms
-) -> RateMetric:
-    return RateMetric(
-        name, rates, rates_of.gap, is_gap=True, interval=partial(class_ends, forms)
+    name: str, rates: Callable[[Floats], Floats], forms: extremes.LinearForms
+) -> Metric:
+    return Metric(
+        name,
+        rates,
+        rates_of.gap,
+        is_gap=True,
+        interval=partial(class_extreme_bounds, forms),
     )
 
 
 TRUE_POSITIVE_GAPS = _class_gaps(
-    "true_positive_rate_gaps", rates_of.true_positive, extremes.true_positive_gaps
+    "true_positive_rate_gaps",
+    rates_of.true_positive,
+    extremes.true_positive_differences,
 )
 FALSE_POSITIVE_GAPS = _class_gaps(
-    "false_positive_rate_gaps", rates_of.false_positive, extremes.false_positive_gaps
+    "false_positive_rate_gaps",
+    rates_of.false_positive,
+    extremes.false_positive_differences,
 )
 SELECTION_GAPS = _class_gaps(
-    "selection_rate_gaps", rates_of.selection, extremes.selection_gaps
+    "selection_rate_gaps", rates_of.selection, extremes.selection_differences
 )
 _CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)
 
@@ -301,7 +309,7 @@ def share_estimate(
     change = Estimate((come - gone) / n, n)
     if level is None:
         return change
-    low, high = change_ends(columns, mask, was, now, level)
+    low, high = rate_change_bounds(columns, mask, was, now, level)
     return Estimate(change.value, n, low, high)
 
 

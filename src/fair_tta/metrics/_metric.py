@@ -21,12 +21,15 @@ from fair_tta.metrics._estimates import (
     missing_groups_note,
     undefined_estimate,
 )
-from fair_tta.metrics._types import Floats
-from fair_tta.metrics.intervals._bootstrap import Bootstrap, resampled, resampled_change
-from fair_tta.metrics.intervals._closed_forms import Ends, step_down
-from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics.intervals._bootstrap import (
+    Bootstrap,
+    resampled_bounds,
+    resampled_change_bounds,
+)
+from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
+from fair_tta.metrics.intervals._extremes import MaxMinInterval
 
-ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Ends]
+ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Bounds]
 """The table, the two runs and the level to the ends of the change; NaN where there is none."""
 
 RunInterval: TypeAlias = Callable[[AnswerTable, int, float], tuple[Any, Any]]
@@ -131,7 +134,7 @@ class RateMetric(MetricDefinition):
                 columns, lambda some: interval(some, run, level)
             )
         elif how is not None:
-            ends = resampled(self, counts, how)
+            ends = resampled_bounds(self, counts, how)
         if self.worst_of is not None:
             at = columns.worst_cell(run, self.worst_of)
             n = int(columns.correct_and_total(run, self.worst_of)[1][at])
@@ -148,7 +151,7 @@ class RateMetric(MetricDefinition):
             )
         change = self.change
         if change is None:
-            ends = resampled_change(self, columns, before, after, how)
+            ends = resampled_change_bounds(self, columns, before, after, how)
         else:
             ends = at_least_unclustered(
                 columns, lambda some: change(some, before, after, how.level)
@@ -156,7 +159,7 @@ class RateMetric(MetricDefinition):
         return self._with_ends(columns, before, after, ends)
 
     def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
-        if not isinstance(change := self.change, ByDraws):
+        if not isinstance(change := self.change, MaxMinInterval):
             return super().differences(columns, how)
         ends = at_least_unclustered(
             columns, lambda some: np.transpose(change.together(some, how.level))
@@ -165,7 +168,7 @@ class RateMetric(MetricDefinition):
         return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
 
     def _with_ends(
-        self, columns: AnswerTable, before: int, after: int, ends: Ends
+        self, columns: AnswerTable, before: int, after: int, ends: Bounds
     ) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))

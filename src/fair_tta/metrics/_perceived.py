@@ -267,7 +267,9 @@ def _pseudo_odds(
         moved = [
             after - before for before, after in zip(resampled[0], figures, strict=True)
         ]
-        low, high = _bootstrap.around(np.asarray(value - values[0]), moved, how)
+        low, high = _bootstrap.quantile_bounds(
+            np.asarray(value - values[0]), moved, how
+        )
         changes.append(
             Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high)))
         )
@@ -304,6 +306,6 @@ def _noise(
     worth = np.concatenate([np.ones(clusters), added_images])
     expected = [of(size * worth[row_of]) for of in odds]
     generator = np.random.default_rng(how.seed)
-    for some in _bootstrap.parts(how.resamples, len(q)):
+    for some in _bootstrap.batch_sizes(how.resamples, len(q)):
         drawn = size * generator.standard_gamma(worth, (some, len(worth)))[:, row_of]
         yield [of(drawn) - rates for of, rates in zip(odds, expected, strict=True)]

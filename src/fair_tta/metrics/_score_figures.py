@@ -111,16 +111,16 @@ def calibration_error_change(
 
 def typical_gap(columns: AnswerTable, run: int, how: Bootstrap) -> Estimate:
     """The typical gap, with an interval where there are enough images."""
-    gap = partial(gaps.typical_gap, run=run)
-    return _of_typical_gap(gap, columns, how.level, gaps.withheld(columns))
+    gap = partial(gaps.measure_typical_gap, run=run)
+    return _of_typical_gap(gap, columns, how.level, gaps.why_no_interval(columns))
 
 
 def typical_gap_change(
     columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> Estimate:
     """The typical gap of one run minus that of another."""
-    why = gaps.withheld(columns, before, after)
-    change = partial(gaps.typical_gap_change, before=before, after=after)
+    why = gaps.why_no_interval(columns, before, after)
+    change = partial(gaps.measure_typical_gap_change, before=before, after=after)
     return _of_typical_gap(change, columns, how.level, why)
 
 

@@ -21,7 +21,7 @@ from fair_tta.metrics.intervals._closed_forms import check_share
 if TYPE_CHECKING:
     from fair_tta.metrics._metric import RateMetric
 
-ArrayEnds: TypeAlias = tuple[Floats, Floats]
+ArrayBounds: TypeAlias = tuple[Floats, Floats]
 
 _AT_ONCE = 4_000_000  # numbers in memory
 
@@ -74,7 +74,7 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def resampled(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayEnds:
+def resampled_bounds(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayBounds:
     """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 
     Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
@@ -95,12 +95,12 @@ def resampled(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayEnds:
         reach = quantile(figures, how.level)
         low, high = value - reach, value + reach
     else:
-        low, high = around(value, figures, how)
+        low, high = quantile_bounds(value, figures, how)
     return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
-def resampled_change(
-    metric: RateMetric, columns: AnswerTable, before: int, after: int, how: Bootstrap
+def resampled_change_bounds(
+    metric: Metric, columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 
@@ -132,7 +132,7 @@ def resampled_change(
     ]
     generator = np.random.default_rng(how.seed)
     width, figures = groups * classes**2, []
-    for some in parts(how.resamples, max(width, len(cells))):
+    for some in batch_sizes(how.resamples, max(width, len(cells))):
         drawn = np.zeros((some, len(cells)))
         for stratum, n in sizes:
             shares = worth[strata == stratum]
@@ -143,11 +143,13 @@ def resampled_change(
         a, b = (table.reshape(some, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))
     value = metric(columns.counts(after)) - metric(columns.counts(before))
-    low, high = around(value, figures, how)
+    low, high = quantile_bounds(value, figures, how)
     return float(low), float(high)
 
 
-def around(value: Floats, figures: list[Floats], how: Bootstrap) -> ArrayEnds:
+def quantile_bounds(
+    value: Floats, figures: list[Floats], how: Bootstrap
+) -> ArrayBounds:
     """Quantiles of resampled figures, moved outwards where the value itself is not inside."""
     low = quantile(figures, (1 - how.level) / 2)
     high = quantile(figures, (1 + how.level) / 2)
@@ -178,7 +180,7 @@ def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
         sizes = sizes.sum(-1, keepdims=True)
     shares = shares / shares.sum(-1, keepdims=True)
     expected = (shares * sizes[..., None]).reshape(shape)
-    for some in parts(how.resamples, counts.size):
+    for some in batch_sizes(how.resamples, counts.size):
         tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
         yield tables.reshape(some, *shape).astype(np.float64), expected
 
@@ -191,7 +193,7 @@ def _sums(weights: Floats, index: Ints, width: int) -> Floats:
     return sums.reshape(some, width)
 
 
-def parts(total: int, size: int) -> Iterator[int]:
+def batch_sizes(total: int, size: int) -> Iterator[int]:
     """How many of `total` resamples of `size` numbers to draw at once."""
     step = max(1, _AT_ONCE // size)
     for start in range(0, total, step):

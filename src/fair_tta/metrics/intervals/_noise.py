@@ -55,7 +55,7 @@ Noise: TypeAlias = tuple[tuple[CellRates, CellRates, CellRates], ...]
 
 
 @lru_cache(maxsize=4)
-def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
+def rates_with_noise(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     """Count runs of these columns; the first is the one that the others are compared with."""
     groups, classes = len(columns.groups), len(columns.targets)
     cell, unit, answers, weight = _units(columns, runs)

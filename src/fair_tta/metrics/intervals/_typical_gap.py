@@ -35,7 +35,7 @@ LEAST = 5
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class _RateBlock:
     """Classes whose rates are independent of those of others: one, or all if there are clusters.
 
     Attributes:
@@ -54,7 +54,7 @@ class _Block:
     n: Floats
     rank: int
 
-    def of_run(self, run: int) -> _Block:
+    def of_run(self, run: int) -> _RateBlock:
         """One of the runs."""
         some = slice(run, run + 1)
         covariance = self.covariance[some, :, some]
@@ -62,7 +62,7 @@ class _Block:
             self, seen=self.seen[some], mean=self.mean[some], covariance=covariance
         )
 
-    def pulled(self, towards: float) -> _Block:
+    def pulled(self, towards: float) -> _RateBlock:
         """The same with rates pulled towards the mean of their class: 0 leaves no gap."""
         middle = self.mean - self.mean @ np.linalg.pinv(self.form) @ self.form
         mean = middle + towards * (self.mean - middle)
@@ -71,8 +71,8 @@ class _Block:
         return replace(self, mean=mean, covariance=covariance)
 
 
-def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
-    classes, size = len(columns.targets), columns.sum_by_cell()
+def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_RateBlock]:
+    classes, size = len(columns.targets), columns.totals()
     n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
@@ -86,10 +86,10 @@ def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
         made: Floats = np.eye(groups) - 1 / groups
         return made * 2 / (groups - 1) / len(counted)
 
-    def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _Block:
+    def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _RateBlock:
         seen = right[:, some] / size[some]
         images = (size / repeats)[some]
-        return _Block(form, seen, mean[:, some], covariance, images, rank)
+        return _RateBlock(form, seen, mean[:, some], covariance, images, rank)
 
     if columns.clusters is None:
         both = np.array([[columns.sum_by_cell(a * b) for b in hits] for a in hits])
@@ -144,13 +144,13 @@ class _Moments(NamedTuple):
     rank: int = 0
 
     @classmethod
-    def of(cls, blocks: list[_Block], *signs: int) -> _Moments:
+    def of(cls, blocks: list[_RateBlock], *signs: int) -> _Moments:
         """With the signs of runs; rank 0 if no class has two groups."""
         found = [cls._of_block(block, signs) for block in blocks]
         return cls(*map(sum, zip(*found, strict=True))) if found else cls()
 
     @classmethod
-    def _of_block(cls, block: _Block, signs: tuple[int, ...]) -> _Moments:
+    def _of_block(cls, block: _RateBlock, signs: tuple[int, ...]) -> _Moments:
         q = np.kron(np.diag(signs), block.form)
         seen, m = block.seen.ravel(), block.mean.ravel()
         s = block.covariance.reshape(len(m), len(m))
@@ -193,14 +193,14 @@ class _Moments(NamedTuple):
 class TypicalGap:
     """Of one run.
 
-    The variance of V grows with V. Ends are the V at which what was seen is just as far away as
+    The variance of V grows with V. Bounds are the V at which what was seen is just as far away as
     allowed, as in Wilson's interval of a rate: a gap that looks small may be one that chance has
     hidden. V is skewed to the right, so the lower end takes the quantile of a gamma distribution
     with the same three moments; and rates that are nearer to one another, as they are there, vary
     more.
     """
 
-    def __init__(self, blocks: list[_Block]) -> None:
+    def __init__(self, blocks: list[_RateBlock]) -> None:
         self._blocks = blocks
         self._moments = moments = _Moments.of(blocks, 1)
         self.noise, self.square = moments.noise, moments.seen - moments.noise
@@ -227,7 +227,7 @@ class TypicalGapChange:
         value: ``R' - R``.
     """
 
-    def __init__(self, blocks: list[_Block]) -> None:
+    def __init__(self, blocks: list[_RateBlock]) -> None:
         self.before, self.after = (
             TypicalGap([b.of_run(k) for b in blocks]) for k in (0, 1)
         )
@@ -249,20 +249,20 @@ class TypicalGapChange:
 
 
 @lru_cache(maxsize=32)  # several runs are judged together, at several levels
-def typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
+def measure_typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
     """Of a run of these columns."""
     return TypicalGap([*_blocks(columns, (run,))])
 
 
 @lru_cache(maxsize=32)
-def typical_gap_change(
+def measure_typical_gap_change(
     columns: AnswerTable, before: int, after: int
 ) -> TypicalGapChange:
     """From one run of these columns to another."""
     return TypicalGapChange([*_blocks(columns, (before, after))])
 
 
-def withheld(
+def why_no_interval(
     columns: AnswerTable, before: int = 0, after: int | None = None
 ) -> str | None:
     """Why there is no interval."""
