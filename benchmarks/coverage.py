@@ -207,7 +207,7 @@ class Design:
         end is the largest over all forms after. For a figure that rises runs are exchanged. Figures
         without extremes have one oracle.
         """
-        change = figure.change if isinstance(figure, Metric) else None
+        change = figure.change if isinstance(figure, RateMetric) else None
         if not isinstance(change, MaxMinInterval):
             return self.oracle(figure)
         runs = [self._rates(draws), self._rates(None)]

@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import AnswerTable, Estimate, Figure, MaxMinInterval, Metric, mean
+from internals import (
+    AnswerTable,
+    Estimate,
+    MaxMinInterval,
+    MetricDefinition,
+    RateMetric,
+    mean_estimate,
+)
 
 from fair_tta.metrics import Bootstrap, definitions
 
@@ -161,7 +168,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     ]
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
-        if isinstance(metric, Metric) and isinstance(metric.change, MaxMinInterval):
+        if isinstance(metric, RateMetric) and isinstance(metric.change, MaxMinInterval):
             together = metric.change.together(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (

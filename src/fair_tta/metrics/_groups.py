@@ -229,8 +229,8 @@ def rates_of_groups(
 
 def _class_gaps(
     name: str, rates: Callable[[Floats], Floats], forms: extremes.LinearForms
-) -> Metric:
-    return Metric(
+) -> RateMetric:
+    return RateMetric(
         name,
         rates,
         rates_of.gap,

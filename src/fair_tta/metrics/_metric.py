@@ -21,6 +21,7 @@ from fair_tta.metrics._estimates import (
     missing_groups_note,
     undefined_estimate,
 )
+from fair_tta.metrics._types import Floats
 from fair_tta.metrics.intervals._bootstrap import (
     Bootstrap,
     resampled_bounds,

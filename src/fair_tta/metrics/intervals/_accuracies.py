@@ -32,7 +32,7 @@ def balanced_bounds(columns: AnswerTable, run: int, level: float) -> Bounds:
     if columns.clusters is not None:
         return extreme_bounds(extremes.balanced_accuracy_form, columns, run, level)
     low, high = mean_rate_bounds(
-        *_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level
+        *_of_present(columns, run, GroupBy.TARGET_AND_SENSITIVE), level
     )
     return max(0.0, low), min(1.0, high)
 
@@ -94,7 +94,7 @@ def _losses_and_gains(
 
 
 def worst_group_bounds(
-    over: Over, columns: AnswerTable, run: int, level: float
+    over: GroupBy, columns: AnswerTable, run: int, level: float
 ) -> Bounds:
     """The accuracy of the worst group, from exact intervals (Clopper and Pearson).
 

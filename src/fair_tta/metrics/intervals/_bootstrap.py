@@ -74,7 +74,7 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def resampled_bounds(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayBounds:
+def resampled_bounds(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayBounds:
     """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 
     Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
@@ -100,7 +100,7 @@ def resampled_bounds(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayBound
 
 
 def resampled_change_bounds(
-    metric: Metric, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    metric: RateMetric, columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 

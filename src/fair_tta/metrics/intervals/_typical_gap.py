@@ -72,7 +72,7 @@ class _RateBlock:
 
 
 def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_RateBlock]:
-    classes, size = len(columns.targets), columns.totals()
+    classes, size = len(columns.targets), columns.sum_by_cell()
     n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
