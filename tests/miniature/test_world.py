@@ -112,7 +112,7 @@ def test_a_mix_with_unknown_groups_is_refused() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_mix_without_weight_is_refused(weight: float) -> None:
-    with pytest.raises(FairTTAError, match="`mix` should have weights above 0"):
+    with pytest.raises(FairTTAError, match="`mix` should have finite weights >= 0"):
         BIRDS.draw(1, mix={("water bird", "water"): weight})
 
 
