@@ -685,7 +685,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         (
             {"batch_size": 0},
             FairTTAError,
-            "`batch_size` should be a whole number from 1 on",
+            "`batch_size` should be an integer >= 1",
         ),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),

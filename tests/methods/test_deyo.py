@@ -206,7 +206,7 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
             lambda: DeYO(weight_margin=math.nan),
             r"`weight_margin` should be a number \(got nan\)",
         ),
-        (lambda: DeYO(steps=1.5), "`steps` should be a whole number from 0 on"),  # type: ignore[arg-type]
+        (lambda: DeYO(steps=1.5), "`steps` should be an integer >= 0"),  # type: ignore[arg-type]
         (lambda: DeYO(rate=None), "`rate` should be a policy"),  # type: ignore[arg-type]
     ],
 )

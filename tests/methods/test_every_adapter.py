@@ -603,13 +603,13 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
         (lambda: TPT(rho=1.1), "`rho` should be"),
         (
             lambda: TPT(steps=-1),
-            r"`steps` should be a whole number from 0 on \(got -1\)",
+            r"`steps` should be an integer >= 0 \(got -1\)",
         ),
         (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
         (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
         (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
-        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number from 0 on"),
+        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number >= 0"),
         (
             lambda: FairTPT() >> TPT(),  # type: ignore[operator]
             "the second method of a chain should be a UsesTexts",

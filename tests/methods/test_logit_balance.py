@@ -317,7 +317,7 @@ def test_what_cannot_be_fitted() -> None:
 def test_settings_are_checked(keep_prior: float) -> None:
     with pytest.raises(FairTTAError, match=r"`keep_prior` should lie in \[0, 1\]"):
         LogitBalance(keep_prior=keep_prior)
-    with pytest.raises(FairTTAError, match="`strength` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`strength` should be a number >= 0"):
         LogitBalance(strength=-1)
 
 

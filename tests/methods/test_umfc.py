@@ -179,15 +179,13 @@ def test_what_it_needs() -> None:
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan])
 def test_strengths_are_checked(value: float) -> None:
-    with pytest.raises(FairTTAError, match="`alpha` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`alpha` should be a number >= 0"):
         UMFC(alpha=value)
-    with pytest.raises(FairTTAError, match="`beta` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`beta` should be a number >= 0"):
         UMFC(beta=value)
 
 
 @pytest.mark.parametrize("clusters", [0, 1.5])
 def test_clusters_are_checked(clusters: Any) -> None:
-    with pytest.raises(
-        FairTTAError, match="`clusters` should be a whole number from 1 on"
-    ):
+    with pytest.raises(FairTTAError, match="`clusters` should be an integer >= 1"):
         UMFC(clusters=clusters)

@@ -306,8 +306,8 @@ def test_many_classes_fit_in_memory() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"resamples": 0}, "`resamples` should be a whole number from 1 on (got 0)."),
-        ({"seed": -1}, "`seed` should be a whole number from 0 on (got -1)."),
+        ({"resamples": 0}, "`resamples` should be an integer >= 1 (got 0)."),
+        ({"seed": -1}, "`seed` should be an integer >= 0 (got -1)."),
         ({"level": 1.0}, "`level` should lie between 0 and 1 (got 1.0)."),
         ({"level": "a"}, "`level` should lie between 0 and 1 (got 'a')."),
         (

@@ -217,7 +217,7 @@ class Vision:
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
-        since = self.cache.cleared
+        since = self.cache.times_cleared
         is_kept = self.cache.limit > 0
         keys = [
             (image_digest(im) if is_kept else place, what)

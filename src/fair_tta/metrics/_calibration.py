@@ -62,7 +62,7 @@ def check_probabilities(
         )
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
         raise FairTTAError(
-            f"`{argument}` should be from 0 on and sum to 1 in each row.",
+            f"`{argument}` should be >= 0 and sum to 1 in each row.",
             argument=argument,
         )
     return p

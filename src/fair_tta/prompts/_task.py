@@ -236,7 +236,9 @@ class Task:
         The key identifies the value and any images that it depends on; `size` counts its bytes,
         by default those of its tensors.
         """
-        n_clearings = self.cache.cleared  # a value begun before a clearing is not kept
+        n_clearings = (
+            self.cache.times_cleared
+        )  # a value begun before a clearing is not kept
         value = self.cache._find(self._owner, key)
         if value is None:
             value = make()

@@ -86,7 +86,7 @@ def demo_command(
     out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path(
         "demo.html"
     ),
-    seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, >= 0.")] = 1,
     one_view: Annotated[
         int,
         typer.Option(

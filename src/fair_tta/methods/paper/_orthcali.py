@@ -64,7 +64,7 @@ class OrthCali(UsesTexts):
 
     def __post_init__(self) -> None:
         check_number(
-            "lam", self.lam, "be a finite number from 0 on", lambda x: 0 <= x < math.inf
+            "lam", self.lam, "be a finite number >= 0", lambda x: 0 <= x < math.inf
         )
 
     def _check_task(self, task: Task) -> None:
