@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fair_tta._io import leads_out
+from fair_tta._io import points_outside
 from fair_tta.errors import ModelError, suggest_name
 from fair_tta.miniature._model import FOLDER
 from fair_tta.models._open_clip import OpenClipBackend
