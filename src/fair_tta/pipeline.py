@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import ImageError, PromptError, check_count, check_number
 from fair_tta.images._fetch import URL_PREFIXES, fetch_image
+from fair_tta.images._inputs import check_images
 from fair_tta.images._load import is_single_image, load_image
 from fair_tta.images._views import AugMix
 from fair_tta.methods._base import Adapter
@@ -147,7 +148,7 @@ class FairPipeline:
             given, "__getitem__"
         ):  # a torch dataset
             given = map(given.__getitem__, range(len(given)))
-        several = (self._fetched(one, timeout) for one in checked_images(given))
+        several = (self._fetched(one, timeout) for one in check_images(given))
         stream = (scores[:top_k] for scores in answer(several))
         return (
             list(stream)

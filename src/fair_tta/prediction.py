@@ -10,7 +10,7 @@ from typing import Any, TypedDict, overload
 import numpy as np
 import numpy.typing as npt
 
-from fair_tta._notebook import bars
+from fair_tta._display import abbreviate, probability_bars
 from fair_tta.errors import require
 
 __all__ = ["Predictions"]
@@ -89,16 +89,18 @@ class Prediction:
         """Return bars of each class and each sensitive value, before and after, for notebooks."""
         changed = " (changed)" if self.flipped else ""
         parts = [f"<p><strong>{escape(self.label)}</strong>{changed}</p>"]
-        parts.append(bars("class", self.zero_shot, self.probabilities))
+        parts.append(probability_bars("class", self.zero_shot, self.probabilities))
         for name, after in self.sensitive.items():
             parts.append(
-                bars(f"perceived: {name}", self.sensitive_zero_shot[name], after)
+                probability_bars(
+                    f"perceived: {name}", self.sensitive_zero_shot[name], after
+                )
             )
         parts += [f"<p>{escape(warning)}</p>" for warning in self.warnings]
         return "".join(parts)
 
     def __str__(self) -> str:
-        scores = shortened(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
+        scores = abbreviate(f"{s['label']} {s['score']:.3f}" for s in self.to_dict())
         return f"{self.label} ({scores})"
 
 
@@ -183,7 +185,7 @@ class Predictions(Sequence[Prediction]):
     __hash__ = None  # type: ignore[assignment]  # as of a list, whose predictions have no hash
 
     def __repr__(self) -> str:
-        return f"Predictions([{shortened(map(repr, self._predictions))}])"
+        return f"Predictions([{abbreviate(map(repr, self._predictions))}])"
 
 
 def _flat(name: str, value: Any) -> dict[str, Any]:
@@ -192,14 +194,3 @@ def _flat(name: str, value: Any) -> dict[str, Any]:
         parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
         return {key: number for part in parts for key, number in part.items()}
     return {name: "; ".join(value) if name == "warnings" else value}
-
-
-_FEW = 5  # names that a repr shows, if there are more than twice as many
-
-
-def shortened(names: Iterable[str]) -> str:
-    """Names with commas, or the first few of many and how many more there are."""
-    every = list(names)
-    if len(every) > 2 * _FEW:
-        every[_FEW:] = [f"... {len(every) - _FEW} more"]
-    return ", ".join(every)

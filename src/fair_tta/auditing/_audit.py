@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from fair_tta._io import write_whole
+from fair_tta._io import write_atomically
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._json_document import JsonDocument
 from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._estimates import Estimate, label, listed
+from fair_tta.metrics._estimates import Estimate, group_label, list_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,9 +118,9 @@ class Audit(JsonDocument):
         names = []
         for group in groups:
             target_name = () if group.target is None else (group.target,)
-            names.append(label(*target_name, *group.sensitive.values()))
+            names.append(group_label(*target_name, *group.sensitive.values()))
         raise FairTTAError(
-            f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
+            f"`sensitive` and `target` should be those of a group, such as {list_names(names)} "
             f"(got {dict(sensitive)} and {target!r}).",
             argument="sensitive",
         )
@@ -140,7 +140,7 @@ class Audit(JsonDocument):
         # A convenience: the core imports the lab only here, when it is called
         from fair_tta.lab.report import html
 
-        write_whole(path, html(self, title=title, full=full).encode())
+        write_atomically(path, html(self, title=title, full=full).encode())
 
     def to_markdown(self, *, title: str | None = None) -> str:
         """Return a block for a model card.
@@ -195,7 +195,7 @@ class Audit(JsonDocument):
             for cell in group.classes:
                 accuracy = cell.true_positive_rate
                 if accuracy.value is not None:
-                    name = label(cell.target, *group.sensitive.values())
+                    name = group_label(cell.target, *group.sensitive.values())
                     accuracies.append((name, accuracy.value, accuracy))
         accuracies.sort(key=lambda row: row[1])
 

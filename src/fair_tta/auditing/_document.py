@@ -13,8 +13,8 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import Estimate, Over
-from fair_tta.metrics._metric import Figure
+from fair_tta.metrics._estimates import Estimate, GroupBy
+from fair_tta.metrics._metric import MetricDefinition
 from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
@@ -50,7 +50,7 @@ class Figures(DocumentPart, frozen=True):
 
 
 def _define_figures(
-    name: str, docstring: str, estimate: Any, metrics: Iterable[Figure]
+    name: str, docstring: str, estimate: Any, metrics: Iterable[MetricDefinition]
 ) -> Any:
     return defstruct(
         name,
@@ -346,7 +346,7 @@ class IntervalSettings(DocumentPart, frozen=True):
     level: Annotated[float, Meta(gt=0, lt=1)]
     resamples: NonNegativeInt
     seed: NonNegativeInt
-    strata: Over
+    strata: GroupBy
     small: NonNegativeInt
 
 

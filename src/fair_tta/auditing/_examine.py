@@ -22,18 +22,23 @@ from fair_tta.auditing import _examination as doc
 from fair_tta.auditing._changed_images import ChangedImages
 from fair_tta.auditing._document import AdapterFields
 from fair_tta.auditing._label_plans import change_labels, gap_labels, group_labels
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._batches import load_batches
+from fair_tta.images._inputs import check_images
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._fitting import warn_if_other_model
 from fair_tta.methods._registry import Adapters, resolve_adapter
 from fair_tta.metrics import average_sensitive_indifference
-from fair_tta.metrics._answer_table import Floats, Ints
-from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._estimates import SMALL, Estimate, label, listed
+from fair_tta.metrics._calibration import mean_estimate
+from fair_tta.metrics._estimates import (
+    SMALL_GROUP,
+    Estimate,
+    group_label,
+    list_names,
+)
 from fair_tta.metrics._perceived import (
     PseudoOdds,
     prompt_associations,
@@ -41,6 +46,7 @@ from fair_tta.metrics._perceived import (
     r_squared,
 )
 from fair_tta.metrics._scores import AnswerTableBuilder
+from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._bootstrap import (
     DEFAULT,
     Bootstrap,
@@ -82,7 +88,7 @@ def examine_classifier(
             "`images` should be several images (got one): examine([image]).",
             argument="images",
         )
-    images = checked_images(images)
+    images = check_images(images)
     warn_if_other_model(images, classifier._task)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
@@ -230,8 +236,8 @@ def examine_predictions(
     """
     collected = _collect_answers(answers, runs=1 + len(adapters))
     warnings = []
-    if collected.n < SMALL:
-        warnings.append(f"Fewer than {SMALL} images, so figures are uncertain.")
+    if collected.n < SMALL_GROUP:
+        warnings.append(f"Fewer than {SMALL_GROUP} images, so figures are uncertain.")
 
     attributes = {}
     odds_by_attribute = {}
@@ -249,9 +255,10 @@ def examine_predictions(
             collected, beliefs, images, table, odds, bootstrap.level
         )
         rare = _rare_groups(images, values, collected.targets)
-        if rare and collected.n >= SMALL:
+        if rare and collected.n >= SMALL_GROUP:
             warnings.append(
-                f"{attribute}: fewer than {SMALL} images each are perceived as {listed(rare)}."
+                f"{attribute}: fewer than {SMALL_GROUP} images each are perceived as "
+                f"{list_names(rare)}."
             )
 
     examined = []
@@ -350,13 +357,13 @@ def _perceived_attribute(
     """
     shares = {}
     for index, value in enumerate(associations):
-        shares[value] = mean(beliefs[:, index], level)
+        shares[value] = mean_estimate(beliefs[:, index], level)
     target_logits = np.log(np.maximum(collected.target_beliefs, _MIN_PROBABILITY))
     explained = r_squared(target_logits, beliefs)
     return doc.PerceivedAttribute(
         shares=shares,
         entropy=average_sensitive_indifference(probabilities=beliefs, interval=level),
-        confidence=mean(beliefs.max(1), level),
+        confidence=mean_estimate(beliefs.max(1), level),
         r_squared=None if np.isnan(explained) else explained,
         associations=associations,
         pseudo_eod=odds.runs[0],
@@ -373,8 +380,8 @@ def _rare_groups(
     rare = []
     for value, images_of_value in zip(values, images, strict=True):
         for target, expected in zip(targets, images_of_value, strict=True):
-            if expected < SMALL:
-                rare.append(f"{label(target, value)} ({expected:.1f})")
+            if expected < SMALL_GROUP:
+                rare.append(f"{group_label(target, value)} ({expected:.1f})")
     return rare
 
 

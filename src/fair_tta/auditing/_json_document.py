@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from fair_tta._io import open_file, write_whole
+from fair_tta._io import open_file, write_atomically
 from fair_tta.errors import FairTTAError
 
 # Documents have a constant size of well below a megabyte for each run: a larger file is refused
@@ -80,7 +80,7 @@ class JsonDocument:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to a file."""
-        write_whole(path, f"{self.to_json()}\n".encode())
+        write_atomically(path, f"{self.to_json()}\n".encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:

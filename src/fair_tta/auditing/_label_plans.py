@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from fair_tta.auditing import _examination as doc
-from fair_tta.metrics._answer_table import Floats
+from fair_tta.metrics._types import Floats
 from fair_tta.metrics.intervals._closed_forms import (
     images_for_change,
     images_for_half_width,
