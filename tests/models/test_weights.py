@@ -286,7 +286,8 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
     assert not torch.equal(clf._task.context, context)
     clf.predict(PICTURES)
     assert (
-        not {key for key in clf._cache._entries if key[0] is not clf._vision._owner} & kept
+        not {key for key in clf._cache._entries if key[0] is not clf._vision._owner}
+        & kept
     )
 
 
