@@ -27,7 +27,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name, model_origin
 from fair_tta.models._stored_text import sees_images
@@ -317,7 +317,8 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
     with torch.no_grad():
         features = backend.encode_images([probe_image()]) if sees else torch.empty(0)
     return {
-        "weights": weights or f"features {_tensor_digest(unit(features).half())}",
+        "weights": weights
+        or f"features {_tensor_digest(unit_features(features).half())}",
         "architecture": None
         if weights is None
         else content_digest(repr(model).encode()),

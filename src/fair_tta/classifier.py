@@ -75,7 +75,7 @@ from fair_tta.prompts._templates import (
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
-    from fair_tta.metrics._answer_table import Column, Sensitive
+    from fair_tta.metrics._types import Column, Sensitive
 
 # A call with more images than this takes long enough for its cost to be worth a log line.
 _LOG_COST_ABOVE_IMAGES = 20

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-from internals import NOTHING_PASSED, PatchShuffle, content_generator, unit
+from internals import NOTHING_PASSED, PatchShuffle, content_generator, unit_features
 from plain_towers import classifier
 
 from fair_tta import FairTTAError, FixedRate
@@ -25,7 +25,7 @@ def both_features(clf: Any, image: Any) -> tuple[Any, Any]:
         pixels, content_generator(image, 0, "PatchShuffle(patches=4)")
     )
     assert not torch.equal(shuffled, pixels)
-    return unit(clf._backend.encode_pixels(pixels)), unit(
+    return unit_features(clf._backend.encode_pixels(pixels)), unit_features(
         clf._backend.encode_pixels(shuffled)
     )
 

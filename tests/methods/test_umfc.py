@@ -12,7 +12,7 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
-from internals import unit
+from internals import unit_features
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
@@ -130,7 +130,7 @@ def test_two_groups_leave_the_prompts_where_they_are() -> None:
 
 
 def test_a_value_that_nothing_seems_to_have_takes_the_mean() -> None:
-    shown = unit(reference()[:, 0].mean(0, keepdim=True))
+    shown = unit_features(reference()[:, 0].mean(0, keepdim=True))
     hidden = torch.cat([shown, -shown])
     case = replace(
         random_case(), sensitive={"s": hidden}, features=hidden[1:].unsqueeze(1)

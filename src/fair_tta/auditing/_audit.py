@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from fair_tta._io import open_file, write_whole
+from fair_tta._io import open_file, write_atomically
 from fair_tta.auditing._document import AuditDocument, ComparedGroup, schema
 from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError, require
 from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._estimates import Estimate, label, listed
+from fair_tta.metrics._estimates import Estimate, group_label, list_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ class JsonDocument:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to a file."""
-        write_whole(path, f"{self.to_json()}\n".encode())
+        write_atomically(path, f"{self.to_json()}\n".encode())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -202,11 +202,11 @@ class Audit(JsonDocument):
             if group.target == target and group.sensitive == dict(sensitive):
                 return group
         names = [
-            label(*filter(None, (g.target, *g.sensitive.values())))
+            group_label(*filter(None, (g.target, *g.sensitive.values())))
             for g in compared[run]
         ]
         raise FairTTAError(
-            f"`sensitive` and `target` should be those of a group, such as {listed(names)} "
+            f"`sensitive` and `target` should be those of a group, such as {list_names(names)} "
             f"(got {dict(sensitive)} and {target!r}).",
             argument="sensitive",
         )
@@ -225,7 +225,7 @@ class Audit(JsonDocument):
         """
         from fair_tta.lab.report import html  # a convenience: the lab when called
 
-        write_whole(path, html(self, title=title, full=full).encode())
+        write_atomically(path, html(self, title=title, full=full).encode())
 
     def to_markdown(self, *, title: str | None = None) -> str:
         """Return a block for a model card.
@@ -276,7 +276,10 @@ class Audit(JsonDocument):
         chosen = self.document.runs[self._position(run)]
         figures = require("matplotlib.figure", "plot")
         cells = [
-            (label(cell.target, *group.sensitive.values()), cell.true_positive_rate)
+            (
+                group_label(cell.target, *group.sensitive.values()),
+                cell.true_positive_rate,
+            )
             for group in chosen.groups
             for cell in group.classes
             if cell.true_positive_rate.value is not None

@@ -13,8 +13,8 @@ from msgspec.json import schema_components
 from msgspec.structs import asdict
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import Estimate, Over
-from fair_tta.metrics._metric import Figure
+from fair_tta.metrics._estimates import Estimate, GroupBy
+from fair_tta.metrics._metric import MetricDefinition
 from fair_tta.metrics.definitions import METRICS
 
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
@@ -49,7 +49,9 @@ class Figures(DocumentPart, frozen=True):
         return asdict(self)
 
 
-def _figures(name: str, doc: str, estimate: Any, metrics: Iterable[Figure]) -> Any:
+def _figures(
+    name: str, doc: str, estimate: Any, metrics: Iterable[MetricDefinition]
+) -> Any:
     fields = [(metric.name, estimate) for metric in metrics]
     return defstruct(
         name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True
@@ -328,7 +330,7 @@ class IntervalSettings(DocumentPart, frozen=True):
     level: Annotated[float, Meta(gt=0, lt=1)]
     resamples: NonNegativeInt
     seed: NonNegativeInt
-    strata: Over
+    strata: GroupBy
     small: NonNegativeInt
 
 

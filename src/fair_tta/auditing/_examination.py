@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from PIL.Image import Image
 
-from fair_tta._io import write_whole
+from fair_tta._io import write_atomically
 from fair_tta.auditing._audit import JsonDocument
 from fair_tta.auditing._document import (
     AdapterFields,
@@ -347,7 +347,7 @@ class Examination(JsonDocument):
         images: bool = False,
     ) -> None:
         """Write the page to a file."""
-        write_whole(path, self.to_html(title=title, images=images).encode())
+        write_atomically(path, self.to_html(title=title, images=images).encode())
 
     def __repr__(self) -> str:
         names = [adapter.name for adapter in self.document.adapters]

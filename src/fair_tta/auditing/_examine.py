@@ -32,11 +32,11 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._fitting import warn_if_other_model
 from fair_tta.methods._registry import Adapters, resolve_adapter
 from fair_tta.metrics import average_sensitive_indifference
-from fair_tta.metrics._answer_table import Floats
-from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._estimates import SMALL, Estimate, listed
+from fair_tta.metrics._calibration import mean_estimate
+from fair_tta.metrics._estimates import SMALL_GROUP, Estimate, list_names
 from fair_tta.metrics._perceived import pseudo_odds, r_squared
 from fair_tta.metrics._scores import AnswerTableBuilder
+from fair_tta.metrics._types import Floats
 from fair_tta.metrics.intervals._bootstrap import (
     DEFAULT,
     Bootstrap,
@@ -133,7 +133,11 @@ def examine_predictions(
     targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
     place = {name: index for index, name in enumerate(targets)}
     codes = [np.array([place[label] for label in names]) for names in labels]
-    few = [f"Fewer than {SMALL} images, so figures are uncertain."] if n < SMALL else []
+    few = (
+        [f"Fewer than {SMALL_GROUP} images, so figures are uncertain."]
+        if n < SMALL_GROUP
+        else []
+    )
     odds, attributes = {}, {}
     for attribute, w in scores.sensitive_zero_shot.items():
         odds[attribute] = pseudo_odds(codes, target, w, bootstrap)
@@ -144,9 +148,9 @@ def examine_predictions(
         )
         explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
         attributes[attribute] = doc.PerceivedAttribute(
-            {v: mean(w[:, k], bootstrap.level) for k, v in enumerate(table)},
+            {v: mean_estimate(w[:, k], bootstrap.level) for k, v in enumerate(table)},
             entropy,
-            mean(w.max(1), bootstrap.level),
+            mean_estimate(w.max(1), bootstrap.level),
             None if np.isnan(explained) else explained,
             table,
             odds[attribute].runs[0],
@@ -156,11 +160,13 @@ def examine_predictions(
             f"{y} / {s} ({groups[k, c]:.1f})"
             for k, s in enumerate(table)
             for c, y in enumerate(targets)
-            if groups[k, c] < SMALL <= n
+            if groups[k, c] < SMALL_GROUP <= n
         ]
         if rare:
-            fewer = f"{attribute}: fewer than {SMALL} images each are perceived as"
-            few.append(f"{fewer} {listed(rare)}.")
+            fewer = (
+                f"{attribute}: fewer than {SMALL_GROUP} images each are perceived as"
+            )
+            few.append(f"{fewer} {list_names(rare)}.")
     examined = []
     for run, (name, adapter) in enumerate(adapters.items(), start=1):
         changed = int((codes[run] != codes[0]).sum())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fair_tta._io import leads_out
+from fair_tta._io import points_outside
 from fair_tta.errors import ModelError, suggest_name
 from fair_tta.miniature._model import FOLDER
 from fair_tta.models._open_clip import OpenClipBackend
@@ -193,7 +193,7 @@ def _check_links(name: str, folder: Path) -> None:
     ):  # links of the embedded model are of whoever installed the package
         return
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
-        if leads_out(path, folder):
+        if points_outside(path, folder):
             where = path.relative_to(folder).as_posix()
             _refuse(name, f"{where} is a link that leads out of the folder")
 
