@@ -88,7 +88,7 @@ def test_threads_may_share_one() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(work, range(1, 9)))
-    assert kept.bytes == sum(size for _, size in kept._kept.values()) <= kept.limit
+    assert kept.bytes == sum(size for _, size in kept._entries.values()) <= kept.limit
 
 
 def test_what_a_task_remembers_is_bounded_in_bytes() -> None:
