@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred, coarsest, of_length_one
+from fair_tta._linalg import ensure_unit_length, least_precise_dtype, subtract_mean
 from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
 Rows: TypeAlias = npt.NDArray[Any] | Tensor
@@ -146,8 +146,8 @@ class Features(Sequence[StoredFeature]):
         common_direction = cosines.mean().abs() * self.dim**0.5
 
         # Variance along the differences of the texts, over the mean variance of all directions.
-        deviations = centred(features, 0)
-        differences = centred(texts, 0)
+        deviations = subtract_mean(features, 0)
+        differences = subtract_mean(texts, 0)
         along = (deviations @ differences.mT).square().sum()
         along = along / differences.square().sum()
         variation = along * self.dim / deviations.square().sum()
@@ -224,7 +224,7 @@ def as_unit_features(features: Any, like: Tensor) -> Tensor:
             f"{dim}] (got {shape or type(features).__name__}).",
             argument="features",
         )
-    return of_length_one(_tensor(features).to(like))
+    return ensure_unit_length(_tensor(features).to(like))
 
 
 def has_stored_features(images: Sequence[Any]) -> bool:
@@ -238,7 +238,7 @@ def dtype_of(images: Any) -> torch.dtype:
     """Return the dtype with the fewest digits in which `Features`, or rows of them, are stored."""
     if isinstance(images, Features):
         return dtype_of_rows(images.array)
-    return coarsest(*{dtype_of_rows(image.values) for image in images})
+    return least_precise_dtype(*{dtype_of_rows(image.values) for image in images})
 
 
 def dtype_of_rows(rows: Rows) -> torch.dtype:
@@ -266,7 +266,7 @@ def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
     if not bool(((length > 0) & length.isfinite()).all()):
         _refuse_rows(~rows.isfinite().all(-1), "NaN or infinite", numbers)
         _refuse_rows((rows == 0).all(-1), "zero", numbers)
-    return of_length_one(rows, length)
+    return ensure_unit_length(rows, length)
 
 
 def _refuse_rows(is_wrong: Tensor, reason: str, numbers: Sequence[int]) -> None:

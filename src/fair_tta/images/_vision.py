@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
 from fair_tta.images._draw import Renderer
 from fair_tta.images._draw_batch import render_batch
@@ -157,7 +157,9 @@ class Vision:
 
         def encode(image: Image.Image) -> Tensor:
             generator = content_generator(image, self.seed, repr(change))
-            return unit(self._encode_pixels(change(self.pixels(image), generator)))
+            return unit_features(
+                self._encode_pixels(change(self.pixels(image), generator))
+            )
 
         return self._cached(
             images, change, lambda new_images: [encode(image) for image in new_images]
@@ -182,7 +184,7 @@ class Vision:
 
         `variant` distinguishes the features of one image: its views, or a change of its pixels.
         """
-        n_clearings = self.cache.cleared
+        times_cleared = self.cache.times_cleared
         # Without a cache contents need no digest: positions distinguish the images.
         is_caching = self.cache.limit > 0
         keys = [
@@ -205,7 +207,7 @@ class Vision:
         for key, batch_row in zip(missing, encoded, strict=True):
             features = batch_row.clone()  # a view would keep the whole batch alive
             features_by_key[key] = features
-            self.cache._keep(self._owner, key, features, features.nbytes, n_clearings)
+            self.cache._keep(self._owner, key, features, features.nbytes, times_cleared)
 
         counts = {len(features_by_key[key]) for key in keys}
         if len(counts) > 1:
@@ -224,14 +226,14 @@ class Vision:
         if not images:
             return []
         if views is None:
-            return list(unit(self._encode_images(images)).unsqueeze(1))
+            return list(unit_features(self._encode_images(images)).unsqueeze(1))
 
         # Custom views, and all views of models that take any size, go through the model's own
         # preprocessing.
         spec = self._pixel_spec if isinstance(views, Views) else None
         if not isinstance(views, Views) or spec is None:
             return [
-                unit(self._encode_images(self._view_images(image, views)))
+                unit_features(self._encode_images(self._view_images(image, views)))
                 for image in images
             ]
         step = max(1, views_per_pass(spec.size, self.backend.device) // views.n)
@@ -239,7 +241,7 @@ class Vision:
         for start in range(0, len(images), step):
             pixels = self._model_inputs(images[start : start + step], views, spec)
             parts.append(self._encode_pixels(pixels.flatten(0, 1)))
-        return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
+        return list(unit_features(torch.cat(parts)).reshape(len(images), views.n, -1))
 
     def _model_inputs(
         self, images: list[Image.Image], views: Views, spec: PixelSpec
