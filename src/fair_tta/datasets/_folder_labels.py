@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fair_tta._io import Unlisted, images_below, write_whole
+from fair_tta._io import UnlistedFolder, find_image_files, write_atomically
 from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
 
@@ -33,7 +33,7 @@ def write_labels_of_folders(
         )
     rows = []
     problems = []
-    for entry in images_below(str(root)):
+    for entry in find_image_files(str(root)):
         row = _row_of_image(entry, root, len(columns))
         if isinstance(row, Problem):
             problems.append(row)
@@ -61,15 +61,15 @@ def write_labels_of_folders(
                 )
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    write_whole(file, text.getvalue().encode())
+    write_atomically(file, text.getvalue().encode())
     return file, len(rows), tuple(problems)
 
 
 def _row_of_image(
-    entry: str | Unlisted, root: Path, n_labels: int
+    entry: str | UnlistedFolder, root: Path, n_labels: int
 ) -> list[str] | Problem:
     """Return the path of an image and the names of its outer folders, or why it is left out."""
-    if isinstance(entry, Unlisted):
+    if isinstance(entry, UnlistedFolder):
         folder = Path(entry.path).relative_to(root).as_posix()
         return Problem(ProblemKind.CLOSED_FOLDER, f"{folder} ({entry.reason})")
     path = Path(entry).relative_to(root)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
-from fair_tta._io import images_below
+from fair_tta._io import find_image_files
 from fair_tta.datasets._records import Problem, ProblemKind
 
 # A path that normalising does not change
@@ -47,7 +47,7 @@ def find_images(
     """
     folders = (images, label_file.parent)
     located = {name: find_image(name, folders) for name in dict.fromkeys(names)}
-    listed = [path for path in images_below(images) if isinstance(path, str)]
+    listed = [path for path in find_image_files(images) if isinstance(path, str)]
     notes = []
 
     # Match what is missing by the ends of the paths

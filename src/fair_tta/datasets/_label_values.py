@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fair_tta._spelling import escaped, meaning, same_cells
+from fair_tta._spelling import cell_meaning, equal_cells, escape_invisible
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._image_paths import file_of, find_images, key_of
 from fair_tta.datasets._label_files import LabelRow
@@ -92,7 +92,7 @@ class LabelValues:
         if complaint is None:
             return
         options = []
-        for spellings in same_cells(counts):
+        for spellings in equal_cells(counts):
             best = max(
                 spellings, key=lambda label: (_typing_ease(label), counts[label])
             )
@@ -117,7 +117,7 @@ class LabelValues:
         options = []
         for column, counts in self.value_counts.items():
             allowed[column] = set()
-            label_by_meaning = {meaning(label): label for label in named[column]}
+            label_by_meaning = {cell_meaning(label): label for label in named[column]}
             for value, n in counts.items():
                 if self.labels._label_of(column, value) in named[column]:
                     allowed[column].add(value)
@@ -125,7 +125,7 @@ class LabelValues:
                 unknown.append(
                     f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
                 )
-                label = label_by_meaning.get(meaning(value))
+                label = label_by_meaning.get(cell_meaning(value))
                 if label is not None:
                     options.append(rename_option(column, value, label))
         if unknown and not skip_unknown:
@@ -229,8 +229,8 @@ class LabelValues:
 
 def _typing_ease(label: str) -> tuple[bool, int]:
     """Return a key that is largest for what can be typed as shown, of numbers the shortest."""
-    is_number = isinstance(meaning(label), Decimal)
-    return escaped(label) == label, -len(label) if is_number else 0
+    is_number = isinstance(cell_meaning(label), Decimal)
+    return escape_invisible(label) == label, -len(label) if is_number else 0
 
 
 def describe_spellings(
@@ -242,12 +242,14 @@ def describe_spellings(
         held: what the column holds, in the plural.
         counts: ``{cell: rows}``.
     """
-    groups = same_cells(counts)
+    groups = equal_cells(counts)
     if not groups:
         return None
     shown = []
     for spellings in groups[:_SHOWN_SPELLINGS]:
-        cells = [f"{escaped(cell)!r} ({counts[cell]} rows)" for cell in spellings]
+        cells = [
+            f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
+        ]
         shown.append(" and ".join(cells))
     return f"column {column!r} of {file.name!r} holds {held} that read alike: {'; '.join(shown)}"
 
@@ -304,7 +306,7 @@ def _find_shown(text: str, names: Collection[str]) -> str | None:
 
 def _shown(name: str) -> str:
     """Return a name in ASCII if it has signs that cannot be seen or typed."""
-    text = escaped(name)
+    text = escape_invisible(name)
     # A backslash at the end would escape the separator behind it
     return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fair_tta._io import ENDINGS
+from fair_tta._io import IMAGE_SUFFIXES
 from fair_tta.datasets._image_paths import find_image
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import MISSING_CELLS
@@ -200,4 +200,4 @@ def _are_names(cells: Sequence[str]) -> bool:
 
 
 def _is_image_name(name: str) -> bool:
-    return Path(name).suffix.lower() in ENDINGS
+    return Path(name).suffix.lower() in IMAGE_SUFFIXES

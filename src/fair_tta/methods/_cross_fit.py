@@ -102,9 +102,11 @@ def cross_fit(
             "images, or methods that need none."
         )
     if n < FittedMethod._recommended_images:
-        few = f"with fewer than {FittedMethod._recommended_images} what a method learns is uncertain."
         warnings.warn(
-            f"cross-fitting on {n} images; {few}", SmallReferenceWarning, stacklevel=3
+            f"cross-fitting on {n} images; with fewer than "
+            f"{FittedMethod._recommended_images} what a method learns is uncertain.",
+            SmallReferenceWarning,
+            stacklevel=3,
         )
     every, content = torch.cat([*features]), sha256(" ".join(sorted(digests)).encode())
     labelled = sha256(repr([keys[i] for i in order]).encode())

@@ -1,9 +1,9 @@
 """Fitting on reference images: a method declares what it learns, the rest is here.
 
 A method that is fitted is a frozen dataclass with the base `FittedMethod` and a field ``reference:
-Reference | None = None``. Its `needs` say whether it has to know the sensitive values (``reference_sensitive``)
-or the classes (``reference_labels``) of the reference images. It adds `_learn`, `adapt`, and where it
-helps `_prepare`.
+Reference | None = None``. Its `needs` say whether it has to know the sensitive values
+(``reference_sensitive``) or the classes (``reference_labels``) of the reference images. It adds
+`_learn`, `adapt`, and where it helps `_prepare`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def index_classes(
     wrong = [repr(name) for name in dict.fromkeys(known.values()) if name not in places]
     wrong += [f"the place {i!r}" for i in rows if not isinstance(i, int) or i < 0]
     if wrong:
-        should = f"be among the classes, {list(places)}, at places from 0 on"
+        should = f"be among the classes, {list(places)}, at places >= 0"
         raise FairTTAError(
             f"`labels` should {should} (got {', '.join(wrong[:3])}).", argument="labels"
         )
@@ -237,8 +237,9 @@ class FittedMethod(Adapter):
         reference, name = self.reference, type(self).__name__
         if reference is None:
             raise FairTTAError(
-                f"{name} has not been fitted: call `{fit_call(self.needs)}` with {self._recommended_images} or "
-                "more images like those to come, or pass the path of a saved one as `adapter`."
+                f"{name} has not been fitted: call `{fit_call(self.needs)}` with "
+                f"{self._recommended_images} or more images like those to come, or pass the path "
+                "of a saved one as `adapter`."
             )
         reference._check(name, settings_of(self))
         if task is not None:
@@ -425,7 +426,8 @@ def _learnt(
         check_counts(count)
         if not count:
             raise FairTTAError(
-                f"`images` should be reference images, {method._recommended_images} or more (got none).",
+                f"`images` should be reference images, {method._recommended_images} or more "
+                "(got none).",
                 argument="images",
             )
 
@@ -440,8 +442,8 @@ def _learnt(
         )
     if count < method._recommended_images:
         warnings.warn(
-            f"{name} was fitted on {count} images; with fewer than {method._recommended_images} what it has "
-            "learnt is uncertain.",
+            f"{name} was fitted on {count} images; with fewer than "
+            f"{method._recommended_images} what it has learnt is uncertain.",
             SmallReferenceWarning,
             stacklevel=5,
         )
