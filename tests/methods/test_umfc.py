@@ -179,9 +179,9 @@ def test_what_it_needs() -> None:
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan])
 def test_strengths_are_checked(value: float) -> None:
-    with pytest.raises(FairTTAError, match="`alpha` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`alpha` should be a finite number >= 0"):
         UMFC(alpha=value)
-    with pytest.raises(FairTTAError, match="`beta` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`beta` should be a finite number >= 0"):
         UMFC(beta=value)
 
 

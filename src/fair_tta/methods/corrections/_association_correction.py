@@ -11,7 +11,7 @@ from fair_tta._linalg import centred
 from fair_tta.methods._base import (
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     check_non_negative,
     softmax,
@@ -48,7 +48,7 @@ class AssociationCorrection(UsesTexts):
     def __post_init__(self) -> None:
         check_non_negative(self, "strength")
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         image = features[:, :1]
         logits = task.logits(image, texts.target)
         for values in texts.sensitive.values():

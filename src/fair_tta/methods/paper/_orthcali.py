@@ -15,10 +15,10 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
-    original_texts,
+    original_text_features,
     probabilities,
 )
 from fair_tta.prompts._task import Task
@@ -67,14 +67,16 @@ class OrthCali(UsesTexts):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         projected = task.remember(
-            self, lambda: self._project(task, original_texts(task))
+            self, lambda: self._project(task, original_text_features(task))
         )
         return _answer(task, features, *projected)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         return _answer(task, features, *self._project(task, texts))
 
-    def _project(self, task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(
+        self, task: Task, texts: TextFeatures
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return projected classes, of which only rounding is left, and what is projected out.
 
         The last is an orthonormal basis, ``[(images,) values, dim]``.

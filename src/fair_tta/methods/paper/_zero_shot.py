@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fair_tta.methods._base import Outcome, Texts, UsesTexts, probabilities
+from fair_tta.methods._base import Outcome, TextFeatures, UsesTexts, probabilities
 from fair_tta.prompts._task import Task
 
 
@@ -28,7 +28,7 @@ class ZeroShot(UsesTexts):
         ZeroShot()
     """
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         return Outcome(
             probabilities(task, features, texts.target),
             {a: probabilities(task, features, t) for a, t in texts.sensitive.items()},
