@@ -216,14 +216,10 @@ def fall_back_to_zero_shot(
 
 
 def check_non_negative(method: Adapter, *names: str) -> None:
-    """Raise unless these settings are finite numbers >= 0."""
+    """Raise unless these settings are numbers >= 0."""
     for name in names:
-        check_number(
-            name,
-            getattr(method, name),
-            "be a finite number >= 0",
-            lambda x: 0 <= x < math.inf,
-        )
+        value = getattr(method, name)
+        check_number(name, value, "be a number >= 0", lambda x: 0 <= x < math.inf)
 
 
 @dataclass(frozen=True, eq=False)

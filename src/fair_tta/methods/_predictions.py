@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import shape_of
+from fair_tta._linalg import describe_shape
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Outcome, non_finite_error
 from fair_tta.methods.tuning._entropy import normalised_entropy
@@ -203,9 +203,9 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
     for sentence, flag in outcome.flags.items():
         shapes[f"flags[{sentence!r}]"] = flag, [images]
     for name, (tensor, shape) in shapes.items():
-        if shape_of(tensor) != shape:
+        if describe_shape(tensor) != shape:
             raise FairTTAError(
-                f"{should} return `{name}` of shape {shape} (got {shape_of(tensor)})."
+                f"{should} return `{name}` of shape {shape} (got {describe_shape(tensor)})."
             )
 
     # A text instead of a tuple of texts would become a note for each of its letters.

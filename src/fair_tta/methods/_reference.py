@@ -17,8 +17,8 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from fair_tta._io import write_whole
-from fair_tta._linalg import unit
+from fair_tta._io import write_atomically
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name
@@ -68,7 +68,9 @@ class TaskIdentity:
         features = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
             with eval_mode_no_grad(task.backend):
-                features.append(unit(task.backend.encode_images([probe_image()])))
+                features.append(
+                    unit_features(task.backend.encode_images([probe_image()]))
+                )
         rows = torch.cat(features).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, rows)
 
@@ -153,7 +155,7 @@ class Reference:
         about = self._description(settings)
         tensors = self._all_tensors()
         about["sha256"] = _reference_digest(about, tensors)
-        write_whole(path, save(tensors, {"about": _to_json(about)}))
+        write_atomically(path, save(tensors, {"about": _to_json(about)}))
 
     @classmethod
     def _read(

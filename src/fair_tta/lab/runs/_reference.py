@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import feature_identity
-from fair_tta._io import Unlisted, images_below, printable
+from fair_tta._io import UnlistedFolder, find_image_files, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile, is_feature_file, read_features
 from fair_tta.errors import FairTTAError, ImageError
@@ -165,8 +165,8 @@ def fit_on_folder(
             f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",
             argument="reference",
         )
-    for path in () if paths else images_below(reference):
-        if isinstance(path, Unlisted):
+    for path in () if paths else find_image_files(reference):
+        if isinstance(path, UnlistedFolder):
             left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
         else:
             paths.append(ImageSource(path, path))
