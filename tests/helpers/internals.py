@@ -36,19 +36,16 @@ from fair_tta._spelling import escape_invisible
 from fair_tta._spelling import canonical_spelling
 from fair_tta._spelling import guess_labels
 from fair_tta._spelling import lookalikes
+from fair_tta.auditing._changed_images import ChangedImage
+from fair_tta.auditing._changed_images import ChangedImages
+from fair_tta.auditing._changed_images import small_copy
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._document import COMPARED_METRICS
 from fair_tta.auditing._document import schema
-from fair_tta.auditing._examination import Associations
-from fair_tta.auditing._examination import ChangedImage
-from fair_tta.auditing._examination import ChangedImages
 from fair_tta.auditing._examination import ExaminationDocument
-from fair_tta.auditing._examination import small_copy
 from fair_tta.auditing._examine import NOTICE
-from fair_tta.auditing._examine import change_labels
+from fair_tta.auditing._examine import associations_of
 from fair_tta.auditing._examine import examine_predictions
-from fair_tta.auditing._examine import gap_labels
-from fair_tta.auditing._examine import group_labels
 from fair_tta.auditing._judge import METRIC_ALIASES
 from fair_tta.auditing._judge import Verdict
 from fair_tta.auditing._judge import judge_threshold
@@ -56,6 +53,9 @@ from fair_tta.auditing._judge import label_cautions
 from fair_tta.auditing._judge import read_thresholds
 from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
+from fair_tta.auditing._label_plans import change_labels
+from fair_tta.auditing._label_plans import gap_labels
+from fair_tta.auditing._label_plans import group_labels
 from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
