@@ -32,9 +32,9 @@ class FairTPT(PromptTuning):
     Differences from the reference implementation: no implementation is public. The label is the
     most probable one, where the algorithm box samples. Terms of several attributes are added, as in
     the paper, each with the weight of a single one; ``lam / n`` gives the direction of the mean of
-    n terms. ``lam = 0`` is TPT with this rate; ``lam = inf`` keeps the sensitive term alone (the paper
-    calls it the SEraser limit, but SEraser raises the entropy of *targets* on images without
-    foreground).
+    n terms. ``lam = 0`` is TPT with this rate; ``lam = inf`` keeps the sensitive term alone
+    (the paper calls it the SEraser limit, but SEraser raises the entropy of *targets* on images
+    without foreground).
 
     Args:
         lam: the weight of the sensitive term, or of each of them, from 0 to infinity.
