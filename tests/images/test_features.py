@@ -54,7 +54,7 @@ def test_of_a_batch_no_more_is_held_than_is_kept(with_views: bool) -> None:
         cache=cache,
     )
     clf.encode([picture(seed) for seed in range(12)], with_views=with_views)
-    kept = [value for value, _ in cache._kept.values()]
+    kept = [value for value, _ in cache._entries.values()]
     assert 0 < len(kept) < 12
     storages = {value.untyped_storage().data_ptr(): value for value in kept}
     held = sum(value.untyped_storage().nbytes() for value in storages.values())

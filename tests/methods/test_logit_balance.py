@@ -17,7 +17,7 @@ import pytest
 import torch
 from fits import fit_on, fit_on_features, save
 from hypothesis import given
-from internals import describe, describe_adapter, unit
+from internals import describe, describe_adapter, unit_features
 from random_task import (
     Drawn,
     EncodedClassifier,
@@ -83,7 +83,7 @@ def reference_of(case: Drawn, n: int = 40) -> Tensor:
         n, len(case.features), generator=torch.Generator().manual_seed(n)
     ).double()
     mixed: Tensor = (mix @ case.features[:, 0]).unsqueeze(1)
-    return unit(mixed)
+    return unit_features(mixed)
 
 
 def fitted(
@@ -317,7 +317,7 @@ def test_what_cannot_be_fitted() -> None:
 def test_settings_are_checked(keep_prior: float) -> None:
     with pytest.raises(FairTTAError, match=r"`keep_prior` should lie in \[0, 1\]"):
         LogitBalance(keep_prior=keep_prior)
-    with pytest.raises(FairTTAError, match="`strength` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`strength` should be a number >= 0"):
         LogitBalance(strength=-1)
 
 

@@ -207,7 +207,7 @@ class NotFrozen:
             "`auxiliary` should be a function of an image and a random",
         ),
         (lambda: SEraser(auxiliary=DistortedViews), "`auxiliary` should be a function"),  # type: ignore[arg-type]
-        (lambda: SEraser(steps=-1), "`steps` should be a whole number from 0 on"),
+        (lambda: SEraser(steps=-1), "`steps` should be an integer >= 0"),
         (lambda: SEraser(rate=1), "`rate` should be a policy"),  # type: ignore[arg-type]
         (
             lambda: SEraser(auxiliary=NotFrozen()),

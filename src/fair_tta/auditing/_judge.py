@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._estimates import Estimate, direction, label, listed
+from fair_tta.metrics._estimates import Estimate, direction, group_label, list_names
 from fair_tta.metrics.definitions import METRICS
 
 
@@ -79,7 +79,7 @@ class Verdict:
         if self.typical_gap >= 0:
             reasons.append("does not significantly narrow the gap")
         if self.costs:
-            reasons.append(f"significantly costs {listed(self.costs)}")
+            reasons.append(f"significantly costs {list_names(self.costs)}")
         if self.typical_gap < 0 and not self.is_above_chance:
             reasons.append(
                 "is not shown to answer better than chance (balanced accuracy)"
@@ -94,7 +94,7 @@ class Verdict:
     def more_images(self) -> str:
         """``7 more images of dog / out``."""
         plural = "s" * (self.missing_images != 1)
-        return f"{self.missing_images} more image{plural} of {listed([*self.small_groups])}"
+        return f"{self.missing_images} more image{plural} of {list_names([*self.small_groups])}"
 
 
 def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdict:
@@ -120,7 +120,9 @@ def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdi
         accuracy=shown("accuracy"),
         worst_group=shown("worst_group_accuracy"),
         odds=shown("equalized_odds_difference"),
-        falling_groups=tuple(label(g.target, *g.sensitive.values()) for g in falling),
+        falling_groups=tuple(
+            group_label(g.target, *g.sensitive.values()) for g in falling
+        ),
         is_above_chance=lowest is not None and lowest > 1 / len(document.data.targets),
         small_groups=small_groups,
         missing_images=sum(document.settings.small - n for n in small_groups.values()),
@@ -134,7 +136,7 @@ def _falls(group: doc.ComparedGroup) -> bool:
 def images_of_small_groups(document: doc.AuditDocument) -> dict[str, int]:
     """Return the images of each class in each group that has some, but too few."""
     return {
-        label(cell.target, *group.sensitive.values()): cell.images
+        group_label(cell.target, *group.sensitive.values()): cell.images
         for group in document.runs[0].groups
         for cell in group.classes
         if 0 < cell.images < document.settings.small
@@ -153,24 +155,26 @@ def label_cautions(document: doc.AuditDocument) -> list[str]:
     """Return what labels cannot show, to be read before any figure: cells, a class in a group, with
     few images or none."""
     run = document.runs[0]
-    names = [label(*group.sensitive.values()) for group in run.groups]
+    names = [group_label(*group.sensitive.values()) for group in run.groups]
     confusion = np.array(
         [group.confusion for group in run.groups]
     )  # group, true, answer
     few = [f"{name} ({n})" for name, n in images_of_small_groups(document).items()]
     signs = (
-        [f"Not measurable with these images: few images of {listed(few)}."]
+        [f"Not measurable with these images: few images of {list_names(few)}."]
         if few
         else []
     )
     for target, of_groups in zip(
         document.data.targets, confusion.sum(2).T, strict=True
     ):
-        missing = [label(target, names[g]) for g in np.flatnonzero(of_groups == 0)]
+        missing = [
+            group_label(target, names[g]) for g in np.flatnonzero(of_groups == 0)
+        ]
         alone = f", so {target} is in no gap" * (int((of_groups > 0).sum()) == 1)
         if missing and of_groups.any():
             signs.append(
-                f"No images of {listed(missing)}{alone}: nothing is known of them."
+                f"No images of {list_names(missing)}{alone}: nothing is known of them."
             )
     return signs
 

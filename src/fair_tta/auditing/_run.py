@@ -14,12 +14,22 @@ from msgspec import structs
 from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
-from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats, Mask
-from fair_tta.metrics._estimates import Estimate, Over, direction, label
-from fair_tta.metrics._groups import gaps_of_classes, rate, rates_of_groups, share_of
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable
+from fair_tta.metrics._estimates import Estimate, GroupBy, direction, group_label
+from fair_tta.metrics._groups import (
+    gaps_of_classes,
+    rate_estimate,
+    rates_of_groups,
+    share_estimate,
+)
 from fair_tta.metrics._perceived import pseudo_odds
-from fair_tta.metrics._score_figures import calibration_error, mean_change, mean_of
+from fair_tta.metrics._score_figures import (
+    calibration_error,
+    mean_score,
+    mean_score_change,
+)
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals import _closed_forms as _intervals
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
 
@@ -71,9 +81,9 @@ def _harm(
 ) -> Iterator[tuple[str, dict[str, str], Estimate]]:
     """Yield the shares of everybody, then of each value of each attribute; or how they change."""
     everybody: dict[str, str] = {}
-    groups = [(everybody, np.ones(len(table.group), np.bool_))]
+    groups = [(everybody, np.ones(len(table.group_codes), np.bool_))]
     for attribute, values in table.values.items():
-        codes = _by_attribute(table, attribute).group
+        codes = _by_attribute(table, attribute).group_codes
         for code, value in enumerate(values):
             groups.append(({attribute: str(value)}, codes == code))
 
@@ -84,8 +94,8 @@ def _harm(
             None if after is None else np.isin(table.answers[after], codes_of_set)
         )
         for group, mask in groups:
-            group_name = label(*group.values()) or "everybody"
-            estimate = share_of(
+            group_name = group_label(*group.values()) or "everybody"
+            estimate = share_estimate(
                 table, mask, level, group_name, before_in_set, after_in_set
             )
             yield set_name, group, estimate
@@ -140,11 +150,11 @@ def _odds_by_labels(
 def _by_attribute(table: AnswerTable, attribute: str) -> AnswerTable:
     """The same images in groups of one attribute alone."""
     codes = np.unravel_index(
-        table.group, [len(names) for names in table.values.values()]
+        table.group_codes, [len(names) for names in table.values.values()]
     )
     place = list(table.values).index(attribute)
     return replace(
-        table, values={attribute: table.values[attribute]}, group=codes[place]
+        table, values={attribute: table.values[attribute]}, group_codes=codes[place]
     )
 
 
@@ -179,7 +189,7 @@ def without_intervals(part: Any, reason: str) -> Any:
 
 def _withheld_if_few(figures: F, table: AnswerTable) -> F:
     """Return the figures, without intervals if there are too few clusters for any."""
-    reason = table.few_clusters
+    reason = table.few_clusters_reason
     return figures if reason is None else without_intervals(figures, reason)
 
 
@@ -199,7 +209,7 @@ def figures_of_run(
     zero_shot_scores = None
     if scores.entropy_zero_shot is not None:
         zero_shot_scores = doc.ZeroShotScores(
-            mean_of(table, 1 - scores.entropy_zero_shot, bootstrap.level),
+            mean_score(table, 1 - scores.entropy_zero_shot, bootstrap.level),
             _indifference(table, scores.sensitive_entropy_zero_shot, bootstrap),
         )
 
@@ -218,7 +228,7 @@ def figures_of_run(
             table, scores.sensitive_entropy, bootstrap
         ),
         zero_shot_scores=zero_shot_scores,
-        worst_group=doc.WorstGroups(*(_worst_group(table, over) for over in Over)),
+        worst_group=doc.WorstGroups(*(_worst_group(table, over) for over in GroupBy)),
         classes=tuple(_classes(table, bootstrap)),
         groups=tuple(_groups(table, bootstrap)),
         relative_steps=_steps(scores.relative_step),
@@ -245,16 +255,16 @@ def _indifference(
 ) -> dict[str, Estimate]:
     """Return the mean entropy of each attribute."""
     return {
-        a: mean_of(table, entropy, bootstrap.level)
+        a: mean_score(table, entropy, bootstrap.level)
         for a, entropy in (entropies or {}).items()
     }
 
 
-def _worst_group(table: AnswerTable, over: Over) -> doc.GroupName:
+def _worst_group(table: AnswerTable, over: GroupBy) -> doc.GroupName:
     """Return the name of the group with the lowest accuracy."""
     cell = table.cells(over)[table.worst_cell(0, over)]
     names = [str(name) for name in cell]
-    target = None if over is Over.SENSITIVE else names.pop(0)
+    target = None if over is GroupBy.SENSITIVE else names.pop(0)
     return doc.GroupName(target, dict(zip(table.values, names, strict=True)))
 
 
@@ -277,8 +287,8 @@ def _classes(table: AnswerTable, bootstrap: Bootstrap) -> Iterator[doc.GapsOfCla
 def _groups(table: AnswerTable, bootstrap: Bootstrap) -> Iterator[doc.GroupFigures]:
     """Yield the figures of each group, in all classes and class by class."""
     rates_by_group = rates_of_groups(table, 0, bootstrap.level)
-    weights = table.weights(0, Over.SENSITIVE)
-    cell_images = table.different(Over.TARGET_AND_SENSITIVE).reshape(
+    weights = table.effective_weights(0, GroupBy.SENSITIVE)
+    cell_images = table.different_images_of(GroupBy.TARGET_AND_SENSITIVE).reshape(
         -1, len(table.targets)
     )
     has_repeats = table.image_count < table.n
@@ -309,12 +319,14 @@ def _groups(table: AnswerTable, bootstrap: Bootstrap) -> Iterator[doc.GroupFigur
                 )
             )
 
-        name = label(*values.values())
+        name = group_label(*values.values())
         yield doc.GroupFigures(
             sensitive=values,
             n=n,
             correct=sum(correct),
-            accuracy=rate(sum(correct), n, bootstrap.level, name, weights[group]),
+            accuracy=rate_estimate(
+                sum(correct), n, bootstrap.level, name, weights[group]
+            ),
             calibration_error=calibration_error(table, 0, bootstrap, group),
             confusion=tuple(rows),
             classes=tuple(classes),
@@ -346,7 +358,7 @@ def compare_with_first(
     entropies_before = table.scores[0].sensitive_entropy or {}
     entropies_after = table.scores[after].sensitive_entropy or {}
     indifference = {
-        attribute: mean_change(
+        attribute: mean_score_change(
             table, entropies_before.get(attribute), entropy, bootstrap.level
         )
         for attribute, entropy in entropies_after.items()
@@ -402,19 +414,21 @@ def _compared_groups(
     is_right = table.answers[after] == table.truth
     targets = [target for target in table.targets if target != NO_CLASS]
     for g, group in enumerate(table.groups):
-        mask = table.group == g
-        difference = share_of(
-            table, mask, bootstrap.level, label(*group), was_right, is_right
+        mask = table.group_codes == g
+        difference = share_estimate(
+            table, mask, bootstrap.level, group_label(*group), was_right, is_right
         )
         changes = _changes(table, after, mask, bootstrap)
         yield doc.ComparedGroup(None, _group_values(table, g), difference, changes)
 
     cells = [(c, g) for c in range(len(targets)) for g in range(len(table.groups))]
-    masks = [(table.truth == c) & (table.group == g) for c, g in cells]
-    names = [label(targets[c], *table.groups[g]) for c, g in cells]
+    masks = [(table.truth == c) & (table.group_codes == g) for c, g in cells]
+    names = [group_label(targets[c], *table.groups[g]) for c, g in cells]
 
     def change_of(cell: int, error: float) -> Estimate:
-        return share_of(table, masks[cell], 1 - error, names[cell], was_right, is_right)
+        return share_estimate(
+            table, masks[cell], 1 - error, names[cell], was_right, is_right
+        )
 
     # Cells without images are not among those that are judged together.
     present = [cell for cell, mask in enumerate(masks) if mask.any()]
@@ -455,7 +469,7 @@ def _changes(
         # So many independent images, and as many more as the clusters take.
         change = (table.answers[after] == table.truth).astype(np.float64)
         change -= table.answers[0] == table.truth
-        rows = needed / table.weight(mask, change)
+        rows = needed / table.effective_weight(mask, change)
         needed = math.ceil(rows * table.image_count / table.n)
     return doc.AnswerChanges(
         n=n,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fair_tta._io import Unlisted, images_below, write_whole
+from fair_tta._io import UnlistedFolder, find_image_files, write_atomically
 from fair_tta.datasets._records import Problem, ProblemKind
 from fair_tta.errors import DatasetError
 
@@ -30,7 +30,7 @@ def write_labels_of_folders(
         )
     rows: list[list[str]] = []
     problems: list[Problem] = []
-    for found in images_below(str(root)):
+    for found in find_image_files(str(root)):
         row = _row(found, root, len(columns))
         if isinstance(row, Problem):
             problems.append(row)
@@ -56,13 +56,13 @@ def write_labels_of_folders(
                 )
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    write_whole(file, text.getvalue().encode())
+    write_atomically(file, text.getvalue().encode())
     return file, len(rows), tuple(problems)
 
 
-def _row(found: str | Unlisted, root: Path, depth: int) -> list[str] | Problem:
+def _row(found: str | UnlistedFolder, root: Path, depth: int) -> list[str] | Problem:
     """The path and its labels."""
-    if isinstance(found, Unlisted):
+    if isinstance(found, UnlistedFolder):
         place = Path(found.path).relative_to(root).as_posix()
         return Problem(ProblemKind.CLOSED_FOLDER, f"{place} ({found.reason})")
     path = Path(found).relative_to(root)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 
-from fair_tta._io import images_below
+from fair_tta._io import find_image_files
 from fair_tta.datasets._records import Problem, ProblemKind
 
 # a path with nothing to make plain
@@ -45,7 +45,7 @@ def find_images(
     found = {
         name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)
     }
-    there = [path for path in images_below(images) if isinstance(path, str)]
+    there = [path for path in find_image_files(images) if isinstance(path, str)]
     missing = [name for name, (_, why) in found.items() if _is_missing(why)]
     ends = {
         name: file

@@ -17,7 +17,7 @@ from zipfile import ZipFile
 
 from fair_tta._io import open_file, printable
 from fair_tta.datasets._records import Problem, ProblemKind
-from fair_tta.errors import DatasetError, near, require
+from fair_tta.errors import DatasetError, require, suggest_name
 
 _SEPARATORS = ",;\t|"
 
@@ -95,7 +95,7 @@ class LabelTable:
         if missing:
             raise DatasetError(
                 f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
-                f"(it has {self.header}).{near(missing[0], self.header)}"
+                f"(it has {self.header}).{suggest_name(missing[0], self.header)}"
             )
         self.check_once(wanted)
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fair_tta._spelling import escaped, meaning, same_cells
+from fair_tta._spelling import cell_meaning, equal_cells, escape_invisible
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._image_paths import file_of, find_images, key_of
 from fair_tta.datasets._label_files import LabelRow
@@ -89,7 +89,7 @@ class LabelValues:
         counts: Counter[str] = Counter()
         for value, n in self.value_counts[column].items():
             counts[self.labels._label(column, value)] += n
-        groups = same_cells(counts)
+        groups = equal_cells(counts)
         if not groups:
             return
         options = []
@@ -119,7 +119,7 @@ class LabelValues:
         allowed: dict[str, set[str]] = {}
         unknown, options = [], list[str]()
         for column, counts in self.value_counts.items():
-            by_meaning = {meaning(label): label for label in named[column]}
+            by_meaning = {cell_meaning(label): label for label in named[column]}
             known = {
                 v for v in counts if self.labels._label(column, v) in named[column]
             }
@@ -130,9 +130,9 @@ class LabelValues:
                 if value not in known
             ]
             options += [
-                rename_option(column, value, by_meaning[meaning(value)])
+                rename_option(column, value, by_meaning[cell_meaning(value)])
                 for value in counts
-                if value not in known and meaning(value) in by_meaning
+                if value not in known and cell_meaning(value) in by_meaning
             ]
         if unknown and not skip_unknown:
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
@@ -222,15 +222,17 @@ class LabelValues:
 
 def _typed(name: str) -> tuple[bool, int]:
     """Return whether a name can be typed as it is shown, and how short it is if it is a number."""
-    return escaped(name) == name, -len(name) if isinstance(
-        meaning(name), Decimal
+    return escape_invisible(name) == name, -len(name) if isinstance(
+        cell_meaning(name), Decimal
     ) else 0
 
 
 def list_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
     """Return the first groups of spellings with their rows."""
     shown = [
-        " and ".join(f"{escaped(name)!r} ({counts[name]} rows)" for name in spellings)
+        " and ".join(
+            f"{escape_invisible(name)!r} ({counts[name]} rows)" for name in spellings
+        )
         for spellings in groups[:_MOST_SPELLINGS]
     ]
     return "; ".join(shown)
@@ -288,8 +290,8 @@ def _as_shown(written: str, names: Collection[str]) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """Return a name as options have it: `escaped`, and without a backslash before a separator."""
-    text = escaped(name)
+    """Return a name as options have it: visible, and without a backslash before a separator."""
+    text = escape_invisible(name)
     return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fair_tta._spelling import same_cells
+from fair_tta._spelling import equal_cells
 from fair_tta.datasets._image_paths import summarize_names
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import (
@@ -251,7 +251,7 @@ class Labels:
             return
         cells = [row.cells[self.cluster] for row in rows if isinstance(row, LabelRow)]
         counts = Counter(cell for cell in cells if cell.lower() not in NO_CLUSTER)
-        groups = same_cells(counts)
+        groups = equal_cells(counts)
         if groups:
             raise DatasetError(
                 f"column {self.cluster!r} of {self.file.name!r} holds clusters that read alike: "

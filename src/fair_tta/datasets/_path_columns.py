@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fair_tta._io import ENDINGS
+from fair_tta._io import IMAGE_SUFFIXES
 from fair_tta.datasets._image_paths import find_image
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import MISSING_CELLS
@@ -171,7 +171,7 @@ def _are_names(cells: Sequence[str]) -> bool:
 
 def _is_image(name: str) -> bool:
     """Return whether something is named like a file of an image."""
-    return Path(name).suffix.lower() in ENDINGS
+    return Path(name).suffix.lower() in IMAGE_SUFFIXES
 
 
 def usual_path_column(header: Sequence[str]) -> str | None:

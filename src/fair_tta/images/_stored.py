@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred, coarsest, of_length_one
+from fair_tta._linalg import ensure_unit_length, least_precise_dtype, subtract_mean
 from fair_tta.errors import FairTTAError, FeatureMismatchWarning
 
 Rows: TypeAlias = npt.NDArray[Any] | Tensor
@@ -133,7 +133,7 @@ class Features(Sequence[StoredFeature]):
             return
         self._is_compared = True
         some = self[:: -(-len(self) // ROWS_PER_CHUNK)]._unit(texts)[:, 0]
-        spread, differences = centred(some, 0), centred(texts, 0)
+        spread, differences = subtract_mean(some, 0), subtract_mean(texts, 0)
         along = (spread @ differences.mT).square().sum() / differences.square().sum()
         common = (some @ texts.mT).mean().abs() * self.dim**0.5
         if common < _CONE and along * self.dim / spread.square().sum() < _VARIATION:
@@ -204,7 +204,7 @@ def as_unit_features(features: Any, like: Tensor) -> Tensor:
             f"{dim}] (got {shape or type(features).__name__}).",
             argument="features",
         )
-    return of_length_one(_tensor(features).to(like))
+    return ensure_unit_length(_tensor(features).to(like))
 
 
 def has_stored_features(images: Sequence[Any]) -> bool:
@@ -218,7 +218,7 @@ def dtype_of(images: Any) -> torch.dtype:
     """Return the dtype with the fewest digits in which `Features`, or rows of them, are stored."""
     if isinstance(images, Features):
         return dtype_of_rows(images.array)
-    return coarsest(*{dtype_of_rows(one.values) for one in images})
+    return least_precise_dtype(*{dtype_of_rows(one.values) for one in images})
 
 
 def dtype_of_rows(rows: Rows) -> torch.dtype:
@@ -252,7 +252,7 @@ def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
                     f"`features` should not be {what}: see row {first}.",
                     argument="features",
                 )
-    return of_length_one(rows, length)
+    return ensure_unit_length(rows, length)
 
 
 @dataclass(frozen=True)

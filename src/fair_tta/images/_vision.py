@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
 from fair_tta.images._draw import Renderer, render_batch
 from fair_tta.images._load import check_enlarged, load_image, pixel_digest
@@ -199,7 +199,7 @@ class Vision:
             return self._encode_pixels(change(self.pixels(image), generator))
 
         return self._kept(
-            images, change, lambda new: [unit(encode(image)) for image in new]
+            images, change, lambda new: [unit_features(encode(image)) for image in new]
         )
 
     def pixels(self, image: Image.Image) -> Tensor:
@@ -217,7 +217,7 @@ class Vision:
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
         """What the cache has of each image, and what it has not, made now."""
-        since = self.cache.cleared
+        since = self.cache.times_cleared
         is_kept = self.cache.limit > 0
         keys = [
             (image_digest(im) if is_kept else place, what)
@@ -268,10 +268,10 @@ class Vision:
         if not images:
             return []
         if views is None:
-            return list(unit(self._encode_images(images)).unsqueeze(1))
+            return list(unit_features(self._encode_images(images)).unsqueeze(1))
         if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
             return [
-                unit(self._encode_images(self._as_images(image, views)))
+                unit_features(self._encode_images(self._as_images(image, views)))
                 for image in images
             ]
         step = max(1, views_per_pass(spec.size, self.backend.device) // views.n)
@@ -281,7 +281,7 @@ class Vision:
             )
             for i in range(0, len(images), step)
         ]
-        return list(unit(torch.cat(parts)).reshape(len(images), views.n, -1))
+        return list(unit_features(torch.cat(parts)).reshape(len(images), views.n, -1))
 
     def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
         """Images and views at the model's own size: ``[images, views, 3, height, width]``."""

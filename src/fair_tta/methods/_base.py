@@ -207,10 +207,10 @@ def fall_back_to_zero_shot(
 
 
 def check_non_negative(method: Adapter, *names: str) -> None:
-    """Raise unless these settings are numbers from 0 on."""
+    """Raise unless these settings are numbers >= 0."""
     for name in names:
         value = getattr(method, name)
-        check_number(name, value, "be a number from 0 on", lambda x: 0 <= x < math.inf)
+        check_number(name, value, "be a number >= 0", lambda x: 0 <= x < math.inf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,7 +100,7 @@ def index_classes(
     wrong = [repr(name) for name in dict.fromkeys(known.values()) if name not in places]
     wrong += [f"the place {i!r}" for i in rows if not isinstance(i, int) or i < 0]
     if wrong:
-        should = f"be among the classes, {list(places)}, at places from 0 on"
+        should = f"be among the classes, {list(places)}, at places >= 0"
         raise FairTTAError(
             f"`labels` should {should} (got {', '.join(wrong[:3])}).", argument="labels"
         )

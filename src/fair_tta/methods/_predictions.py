@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import shape_of
+from fair_tta._linalg import describe_shape
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Outcome, non_finite_error
 from fair_tta.methods.tuning._entropy import normalised_entropy
@@ -168,9 +168,9 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
     for name, flag in outcome.flags.items():
         shapes[f"flags[{name!r}]"] = flag, [images]
     for name, (value, shape) in shapes.items():
-        if shape_of(value) != shape:
+        if describe_shape(value) != shape:
             raise FairTTAError(
-                f"{should} return `{name}` of shape {shape} (got {shape_of(value)})."
+                f"{should} return `{name}` of shape {shape} (got {describe_shape(value)})."
             )
     notes = outcome.warnings
     if len(notes) not in (0, images) or any(isinstance(each, str) for each in notes):

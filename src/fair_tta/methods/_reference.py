@@ -17,8 +17,8 @@ from safetensors.torch import save
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from fair_tta._io import write_whole
-from fair_tta._linalg import unit
+from fair_tta._io import write_atomically
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name
@@ -64,7 +64,7 @@ class TaskIdentity:
         every = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
             with eval_mode_no_grad(task.backend):
-                every.append(unit(task.backend.encode_images([probe_image()])))
+                every.append(unit_features(task.backend.encode_images([probe_image()])))
         features = torch.cat(every).to("cpu", torch.float32)
         return cls(model_name(task.backend), task.scale, prompts, features)
 
@@ -144,7 +144,7 @@ class Reference:
         """
         about, tensors = self._about(settings), self._every_tensor()
         about["sha256"] = _reference_digest(about, tensors)
-        write_whole(path, save(tensors, {"about": _json(about)}))
+        write_atomically(path, save(tensors, {"about": _json(about)}))
 
     @classmethod
     def _read(

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fair_tta._io import ENDINGS, write_row
+from fair_tta._io import IMAGE_SUFFIXES, write_csv_row
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import LabelValues
@@ -52,7 +52,11 @@ class UploadedFile(NamedTuple):
 
 def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
     """Those that look like images by their names; a folder has other files too."""
-    return [file for file in files if os.path.splitext(file.name)[1].lower() in ENDINGS]
+    return [
+        file
+        for file in files
+        if os.path.splitext(file.name)[1].lower() in IMAGE_SUFFIXES
+    ]
 
 
 def plain_name(name: str) -> str:
@@ -213,7 +217,7 @@ def examine_uploads(
         return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
     with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
         for row in ("problem", *problems):
-            write_row(file, [row])
+            write_csv_row(file, [row])
     return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE, out / PROBLEMS_FILE]
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import content_digest
-from fair_tta._io import open_file, write_whole
+from fair_tta._io import open_file, write_atomically
 from fair_tta.errors import ImageError
 from fair_tta.images._load import MAX_IMAGE_BYTES
 from fair_tta.images._stored import ImageSource, StoredFeature
@@ -108,5 +108,5 @@ def kept_features(
     buffer = BytesIO()
     np.save(buffer, features.numpy())
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, buffer.getvalue())
+    write_atomically(file, buffer.getvalue())
     return features

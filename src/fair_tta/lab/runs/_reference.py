@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._identity import feature_identity
-from fair_tta._io import Unlisted, images_below, printable
+from fair_tta._io import UnlistedFolder, find_image_files, printable
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._features import FeatureFile, is_feature_file, read_features
 from fair_tta.errors import FairTTAError, ImageError
@@ -247,8 +247,8 @@ def _reference_sources(
         )
     sources = []
     unlisted = []
-    for path in images_below(reference):
-        if isinstance(path, Unlisted):
+    for path in find_image_files(reference):
+        if isinstance(path, UnlistedFolder):
             unlisted.append(f"cannot look into the folder {path.path!r}: {path.reason}")
         else:
             sources.append(ImageSource(path, path))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred
+from fair_tta._linalg import subtract_mean
 from fair_tta.methods._base import (
     Needs,
     Outcome,
@@ -53,9 +53,9 @@ class AssociationCorrection(UsesTexts):
         logits = task.logits(image, texts.target)
         for values in texts.sensitive.values():
             # All from products with the prompts: nothing of the size of the features is made.
-            perceived, z = task.logits(image, values), centred(values, -2)
+            perceived, z = task.logits(image, values), subtract_mean(values, -2)
             p, tiny = perceived.softmax(-1), torch.finfo(image.dtype).tiny
-            along = (p * centred(perceived, -1)).sum(
+            along = (p * subtract_mean(perceived, -1)).sum(
                 -1, keepdim=True
             ) / task.scale  # <v, d>
             length = (p @ (z @ z.mT) * p).sum(-1, keepdim=True)  # |d|^2

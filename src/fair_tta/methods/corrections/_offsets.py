@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import centred
+from fair_tta._linalg import subtract_mean
 from fair_tta.prompts._task import Task
 
 GroupLogits = tuple[Tensor, dict[str, Tensor]]
@@ -32,7 +32,7 @@ def mean_logits(batches: Iterable[GroupLogits]) -> dict[str, Tensor]:
     weights: dict[str, Any] = {}  # sums of w q
     logits: dict[str, Any] = {}  # sums of w q u
     for target, attributes in batches:
-        u = centred(target, -1)
+        u = subtract_mean(target, -1)
         q = u.softmax(-1)
         for name, values in attributes.items():
             w = values.softmax(-1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, part_within, wide
+from fair_tta._linalg import is_rounding, project_onto, to_cpu_float64
 from fair_tta.methods._base import (
     CLASS_LOST,
     IMAGE_LOST,
@@ -73,8 +73,8 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
         directions: ``[..., k, dim]``, whose rows span A.
         floor: how long a rest is more than rounding.
     """
-    within = part_within(e, directions)
-    rest = wide(e) - within
+    within = project_onto(e, directions)
+    rest = to_cpu_float64(e) - within
     n2 = within.square().sum(-1, keepdim=True)
     o = rest.norm(dim=-1, keepdim=True)
     # E / n = 1 + (1 - o) / n^2, where 1 - o = n^2 / (1 + o)

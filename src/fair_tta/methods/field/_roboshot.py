@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fair_tta._linalg import (
-    are_alike,
+    is_near_duplicate,
     is_rounding,
     pair_differences,
-    part_within,
+    project_onto,
     project_out,
-    unit,
+    unit_features,
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
@@ -91,7 +91,9 @@ class RoboShot(UsesTexts):
             rejected = _directions(task, self.reject)
         image = features[:, :1]
         rest = project_out(image, rejected)
-        steered = unit(rest + part_within(rest, _directions(task, self.accept or ())))
+        steered = unit_features(
+            rest + project_onto(rest, _directions(task, self.accept or ()))
+        )
         lost = {
             IMAGE_LOST: is_rounding(rest, image, task.image_floor),
             CLASS_LOST: self._alike_classes(task, texts, rejected),
@@ -107,7 +109,7 @@ class RoboShot(UsesTexts):
 
         def compare() -> Tensor:
             rest = project_out(texts.target, rejected)
-            return are_alike(rest, task.text_floor).to(texts.target.device)
+            return is_near_duplicate(rest, task.text_floor).to(texts.target.device)
 
         if texts.target is task.target_features:
             return task.remember(("alike classes", self), compare)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import basis_of, is_rounding, pair_differences, unit, wide
+from fair_tta._linalg import (
+    is_rounding,
+    orthonormal_basis,
+    pair_differences,
+    to_cpu_float64,
+    unit_features,
+)
 from fair_tta.errors import check_number
 from fair_tta.methods._base import (
     CLASS_LOST,
@@ -58,7 +64,7 @@ class OrthCali(UsesTexts):
 
     def __post_init__(self) -> None:
         check_number(
-            "lam", self.lam, "be a finite number from 0 on", lambda x: 0 <= x < math.inf
+            "lam", self.lam, "be a finite number >= 0", lambda x: 0 <= x < math.inf
         )
 
     def _check_task(self, task: Task) -> None:
@@ -79,18 +85,20 @@ class OrthCali(UsesTexts):
 
         The last is an orthonormal basis, ``[(images,) values, dim]``.
         """
-        q = wide(texts.target)
+        q = to_cpu_float64(texts.target)
         if self.lam > 0:
             by_target = (
-                wide(texts.joint(attribute)).unflatten(-2, (len(task.targets), -1))
+                to_cpu_float64(texts.joint(attribute)).unflatten(
+                    -2, (len(task.targets), -1)
+                )
                 for attribute in task.sensitive
             )
             differences = [pair_differences(z).flatten(-3, -2) for z in by_target]
             q = calibrate(q, torch.cat(differences, -2), self.lam)
-        basis = basis_of(torch.cat([*texts.sensitive.values()], -2))
+        basis = orthonormal_basis(torch.cat([*texts.sensitive.values()], -2))
         projected = q - q @ basis.mT @ basis
         lost = is_rounding(projected, texts.target, task.text_floor)
-        found = unit(projected) if self.renormalise else projected
+        found = unit_features(projected) if self.renormalise else projected
         like = texts.target
         return found.to(like), lost.to(like.device), basis.to(like)
 
