@@ -25,10 +25,11 @@ class LogitBalance(FittedMethod):
     """Subtract the mean logit shift of the group that the model perceives.
 
     The shift is estimated on unlabelled reference images. With w = p(s | image), q = p(y | image)
-    and u the logits of the classes minus their mean: ``m[s, y'] = sum w_s q_y' u / sum w_s q_y'``, ``b_s`` its mean
-    over y' and pi the mean of w. Then ``logits = u - sum_s p_s strength (b_s - keep_prior sum_t
-    pi_t b_t)``. The mean over perceived classes y' limits what base rates do; `keep_prior` keeps
-    the model's overall preference for a class. The offsets of several attributes are added.
+    and u the logits of the classes minus their mean, ``m[s, y'] = sum w_s q_y' u / sum w_s q_y'``,
+    ``b_s`` is its mean over y' and pi the mean of w. Then ``logits = u - sum_s p_s strength (b_s -
+    keep_prior sum_t pi_t b_t)``. The mean over perceived classes y' limits the effect of base
+    rates; `keep_prior` keeps the model's overall preference for a class. The offsets of several
+    attributes are added.
 
     A method of this library, with relatives: UMFC (Liang et al., 2024) subtracts the mean logits of
     an image's cluster, DRC (Seol et al.) has soft groups and a strength, and TTLSA (Sun et al.,
