@@ -69,7 +69,7 @@ def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path) 
         asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
     job = make_job(clf, methods)
-    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.asked()))()
+    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.queries()))()
     for source, answers in zip(asked, found, strict=True):
         assert isinstance(answers, list)
         for method, answer in zip(methods, answers, strict=True):
