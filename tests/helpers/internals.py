@@ -258,7 +258,7 @@ from fair_tta.methods._base import Chained
 from fair_tta.methods._base import CLASS_LOST
 from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
-from fair_tta.methods._base import Texts
+from fair_tta.methods._base import TextFeatures
 from fair_tta.methods._base import UsesTexts
 from fair_tta.methods._base import check_adapter
 from fair_tta.methods._cross_fit import CrossFitted
