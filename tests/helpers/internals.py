@@ -67,12 +67,13 @@ from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._label_files import LabelRow
-from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._image_paths import match_by_ends
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._label_values import MISSING_CELLS
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS
+from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
@@ -257,7 +258,7 @@ from fair_tta.methods._base import Chained
 from fair_tta.methods._base import CLASS_LOST
 from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
-from fair_tta.methods._base import Texts
+from fair_tta.methods._base import TextFeatures
 from fair_tta.methods._base import UsesTexts
 from fair_tta.methods._base import check_adapter
 from fair_tta.methods._cross_fit import CrossFitted
