@@ -142,7 +142,7 @@ def choose_method(
         return Mitigation(classifier.with_adapter(ZeroShot()), None, reason, audit)
     adapter = methods[chosen]
     if isinstance(adapter, CrossFitted):
-        adapter = adapter.fits.of_all
+        adapter = adapter.fits.on_all_images
     return Mitigation(classifier.with_adapter(adapter), adapter, reason, audit)
 
 
