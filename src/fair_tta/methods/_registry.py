@@ -126,7 +126,7 @@ def resolve_adapter(adapter: Any) -> Any:
         return load_adapter(adapter)
     if not isinstance(adapter, str):
         return adapter
-    # Only the command line runs files: a text in Python may come from somewhere else.
+    # Strings in Python never run foreign code (SECURITY.md); only the command line does.
     if any(_FILE.fullmatch(part.strip()) for part in _chain_parts(adapter)):
         raise FairTTAError(
             f"`adapter` as a text should name a method of this library (got {adapter!r}): import "
