@@ -67,12 +67,13 @@ from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._label_files import LabelRow
-from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._image_paths import match_by_ends
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._label_values import MISSING_CELLS
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS
+from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
@@ -90,7 +91,7 @@ from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface
 from fair_tta.datasets._waterbirds import read_waterbirds
 from fair_tta.images import _augment as augment_module
-from fair_tta.images import _draw as draw_module
+from fair_tta.images import _draw_batch as draw_batch_module
 from fair_tta.images import _stored as stored_module
 from fair_tta.images import _vision as vision_module
 from fair_tta.images._batches import Decoder
@@ -99,10 +100,10 @@ from fair_tta.images._batches import are_files
 from fair_tta.images._batches import load_batches
 from fair_tta.images._draw import Recipe
 from fair_tta.images._draw import Renderer
-from fair_tta.images._draw import crop_batch
+from fair_tta.images._draw_batch import crop_batch
 from fair_tta.images._draw import render_views
-from fair_tta.images._draw import render_batch
-from fair_tta.images._draw import resampling_weights
+from fair_tta.images._draw_batch import render_batch
+from fair_tta.images._draw_batch import resampling_weights
 from fair_tta.images._draw import resize
 from fair_tta.images._fetch import _is_public
 from fair_tta.images._fetch import fetch_image
@@ -119,7 +120,7 @@ from fair_tta.images._views import AugMix
 from fair_tta.images._views import Identity
 from fair_tta.images._views import Views
 from fair_tta.images._views import content_generator
-from fair_tta.images._vision import PixelSpec
+from fair_tta.images._pixel_spec import PixelSpec
 from fair_tta.images._vision import Vision
 from fair_tta.images._vision import image_digest
 from fair_tta.lab import _terminal as terminal_module
