@@ -119,12 +119,12 @@ def test_a_mix_without_weight_is_refused(weight: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n": -1}, r"`n` should be a whole number from 0 on \(got -1\)"),
-        ({"n": 1.5}, r"`n` should be a whole number from 0 on \(got 1.5\)"),
-        ({"n": 1, "seed": -1}, r"`seed` should be a whole number from 0 on \(got -1\)"),
+        ({"n": -1}, r"`n` should be an integer >= 0 \(got -1\)"),
+        ({"n": 1.5}, r"`n` should be an integer >= 0 \(got 1.5\)"),
+        ({"n": 1, "seed": -1}, r"`seed` should be an integer >= 0 \(got -1\)"),
         (
             {"n": 1, "seed": "a"},
-            r"`seed` should be a whole number from 0 on \(got 'a'\)",
+            r"`seed` should be an integer >= 0 \(got 'a'\)",
         ),
         (
             {"n": 1, "split": "dev"},

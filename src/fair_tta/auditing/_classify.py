@@ -21,14 +21,9 @@ from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
-from fair_tta.metrics._answer_table import (
-    ONE_ATTRIBUTE,
-    Column,
-    Sensitive,
-    read_column,
-    read_sensitive,
-)
+from fair_tta.metrics._answer_table import ONE_ATTRIBUTE, read_column, read_sensitive
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Column, Sensitive
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.prediction import Prediction
 

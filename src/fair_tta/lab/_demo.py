@@ -23,7 +23,7 @@ from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import Job, PromptSpec, WorkUnit
+from fair_tta.lab.runs._job import Job, QuestionSpec, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
 from fair_tta.lab.runs._runner import Progress, Runner
@@ -138,13 +138,13 @@ def run_episodes(
         reference = task.stream(_REFERENCE_SEED, split="validation")
         reference_sources = map(_image_source, islice(reference, REFERENCE_IMAGES))
         fitted, _, _ = fit_on_images(classifier, methods, reference_sources)
-        prompts = PromptSpec(task.targets, task.sensitive, task.template)
+        prompts = QuestionSpec(task.targets, task.sensitive, task.template)
         job = Job(backend, (prompts,), tuple(fitted.values()), stores_rows=False)
         runner = Runner(job, Local())
 
         # The first images take longer, and are not timed
         warm_up = map(_image_source, task.draw(min(images, 4), 0, split=split))
-        next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))
+        next(runner.run([WorkUnit(tuple(warm_up), 0, job.queries())]))
         for seed in seeds:
             chosen = choose_sample(
                 islice(task.stream(seed, split=split), images),

@@ -12,17 +12,17 @@ from functools import partial
 
 from fair_tta.metrics import _rates as rates
 from fair_tta.metrics import _score_figures as own
-from fair_tta.metrics._estimates import Over
-from fair_tta.metrics._metric import Figure, Metric, OwnMetric
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._metric import CustomMetric, MetricDefinition, RateMetric
 from fair_tta.metrics.intervals import _accuracies as intervals
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._extremes import MaxMinInterval, extreme_bounds
 
-_PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
+_PAIRS, _VALUES = GroupBy.TARGET_AND_SENSITIVE, GroupBy.SENSITIVE
 
 # A metric is added here and nowhere else. The order is that of audits and reports.
 
-ACCURACY = Metric(
+ACCURACY = RateMetric(
     "accuracy",
     rates.overall,
     lambda accuracy: accuracy,
@@ -38,7 +38,7 @@ ACCURACY = Metric(
 >>> accuracy(["cat", "dog"], ["cat", "cat"], interval=None)
 Estimate(value=0.5, n=2, low=None, high=None, reason=None)""",
 )
-BALANCED_ACCURACY = Metric(
+BALANCED_ACCURACY = RateMetric(
     "balanced_accuracy",
     rates.of_pairs,
     rates.mean_of_defined,
@@ -58,7 +58,7 @@ BALANCED_ACCURACY = Metric(
 >>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
 0.5""",
 )
-WORST_GROUP_ACCURACY = Metric(
+WORST_GROUP_ACCURACY = RateMetric(
     "worst_group_accuracy",
     rates.of_pairs,
     rates.lowest,
@@ -79,7 +79,7 @@ WORST_GROUP_ACCURACY = Metric(
 >>> worst_group_accuracy(truth, answers, ["indoors"] * 60 + ["outdoors"] * 60).value
 0.0""",
 )
-WORST_GROUP_ACCURACY_S = Metric(
+WORST_GROUP_ACCURACY_S = RateMetric(
     "worst_group_accuracy_s",
     rates.by_group,
     rates.lowest,
@@ -93,7 +93,7 @@ WORST_GROUP_ACCURACY_S = Metric(
     formula="min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="equal to the accuracy",
 )
-BIAS = Metric(
+BIAS = RateMetric(
     "bias",
     rates.overall_and(rates.true_positive),
     rates.shortfall,
@@ -111,7 +111,7 @@ BIAS = Metric(
     "not accuracy minus the ends of `worst_group_accuracy`, which come from exact intervals of the "
     "groups alone.",
 )
-BIAS_S = Metric(
+BIAS_S = RateMetric(
     "bias_s",
     rates.overall_and(rates.by_group),
     rates.shortfall,
@@ -125,7 +125,7 @@ BIAS_S = Metric(
     formula="sum_i M_ii / K - min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="0",
 )
-TYPICAL_GAP = OwnMetric(
+TYPICAL_GAP = CustomMetric(
     "typical_gap",
     own.typical_gap,
     own.typical_gap_change,
@@ -143,7 +143,7 @@ TYPICAL_GAP = OwnMetric(
 >>> round(typical_gap(names, ["cat"] * 60 + names[60:], groups).value, 2)
 0.71""",
 )
-EQUALIZED_ODDS = Metric(
+EQUALIZED_ODDS = RateMetric(
     "equalized_odds_difference",
     rates.odds,
     rates.mean_larger_gap,
@@ -163,7 +163,7 @@ EQUALIZED_ODDS = Metric(
 >>> equalized_odds_difference(truth, answers, ["woman"] * 200 + ["man"] * 200).value
 0.5""",
 )
-EQUAL_OPPORTUNITY = Metric(
+EQUAL_OPPORTUNITY = RateMetric(
     "equal_opportunity_difference",
     rates.true_positive,
     rates.mean_gap,
@@ -178,7 +178,7 @@ EQUAL_OPPORTUNITY = Metric(
     no_disparity="0",
     notes="`class_gaps` has the gap of each class, which for two classes is fairlearn's.",
 )
-DEMOGRAPHIC_PARITY = Metric(
+DEMOGRAPHIC_PARITY = RateMetric(
     "demographic_parity_difference",
     rates.selection,
     rates.mean_gap,
@@ -196,7 +196,7 @@ DEMOGRAPHIC_PARITY = Metric(
     notes="Labels do not matter, except for the strata of the interval. `class_gaps` has the gap "
     "of each class.",
 )
-AVERAGE_TARGET_CONFIDENCE = OwnMetric(
+AVERAGE_TARGET_CONFIDENCE = CustomMetric(
     "average_target_confidence",
     own.certainty,
     own.certainty_change,
@@ -208,7 +208,7 @@ AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     formula="mean_i (1 - H(p_i) / log(classes))",
     notes="It lies between 0 and 1; 100 are per cent, as in reports.",
 )
-EXPECTED_CALIBRATION_ERROR = OwnMetric(
+EXPECTED_CALIBRATION_ERROR = CustomMetric(
     "expected_calibration_error",
     own.calibration_error,
     own.calibration_error_change,
@@ -233,10 +233,12 @@ EXPECTED_CALIBRATION_ERROR = OwnMetric(
 )
 
 _DEFINED = {
-    name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)
+    name: thing
+    for name, thing in [*globals().items()]
+    if isinstance(thing, MetricDefinition)
 }
 
-METRICS: dict[str, Figure] = {
+METRICS: dict[str, MetricDefinition] = {
     definition.name: definition for definition in _DEFINED.values()
 }
 """All definitions by the names of their figures, in the order of audits and reports."""

@@ -298,8 +298,14 @@ def test_usage(place: Path) -> None:
             ["audit", *stored(place), *COLUMNS, *out],
             "--labels: it is needed with --features",
         ),
-        (["predict", pics, *stored(place)[2:], *NAMED], "it has no effect without --features"),
-        (["predict", pics, "--scale", "1", *NAMED], "it has no effect without --text-features"),
+        (
+            ["predict", pics, *stored(place)[2:], *NAMED],
+            "it has no effect without --features",
+        ),
+        (
+            ["predict", pics, "--scale", "1", *NAMED],
+            "it has no effect without --text-features",
+        ),
         (
             ["predict", *stored(place), *NAMED, "--model", "miniature"],
             "it has no effect with",
@@ -310,7 +316,7 @@ def test_usage(place: Path) -> None:
         ),
         (
             ["predict", *stored(place), *NAMED, "--adapter", "tpt"],
-            "'tpt' needs images or views",
+            "'tpt' needs images or their views",
         ),
         (["audit", *stored(place), *zero, *COLUMNS, *out], "'zero' needs images"),
     ):

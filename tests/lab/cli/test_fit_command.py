@@ -319,7 +319,5 @@ def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
     assert "`--out` should be in an existing folder" in said(*fits, "no/b", code=3)
     assert "`--out` should be a file, not a folder" in said(*fits, str(many), code=3)
     before = (reference / "0.png").read_bytes()
-    assert "'): choose another name" in said(
-        *fits, str(reference / "0.png"), code=3
-    )
+    assert "'): choose another name" in said(*fits, str(reference / "0.png"), code=3)
     assert (reference / "0.png").read_bytes() == before

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta._io import printable, text_cell
+from fair_tta._io import csv_cell, printable
 from fair_tta.lab.cli._console import errors_as_exit_codes, log, parse_option
 from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._labels import log_path_column, print_and_exit
@@ -156,27 +156,27 @@ def _suggest_renames(answers: LabelValues, classes: Collection[str]) -> None:
     Raises:
         DatasetError: no answer of the file is one of the classes.
     """
-    from fair_tta._spelling import escaped, likely_labels, meaning
+    from fair_tta._spelling import cell_meaning, escape_invisible, guess_labels
     from fair_tta.datasets._label_values import rename_option
     from fair_tta.errors import DatasetError
-    from fair_tta.metrics._estimates import listed
+    from fair_tta.metrics._estimates import list_names
 
     column = answers.labels.target
     file = answers.labels.file.name
     counts = answers.value_counts[column]
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
-    known = {*classes, *(text_cell(name) for name in classes)}
+    known = {*classes, *(csv_cell(name) for name in classes)}
     renamed = answers.labels.rename.get(column, {})
     unknown = [answer for answer in counts if renamed.get(answer, answer) not in known]
     unknown.sort(key=lambda answer: -counts[answer])
 
     # By similar spelling, or by equal meaning as 1.0 and 1
-    meant = likely_labels(unknown, sorted(classes))
-    by_meaning = {meaning(label): label for label in classes}
+    meant = guess_labels(unknown, sorted(classes))
+    by_meaning = {cell_meaning(label): label for label in classes}
     for answer in unknown:
-        if meaning(answer) in by_meaning:
-            meant.setdefault(answer, by_meaning[meaning(answer)])
+        if cell_meaning(answer) in by_meaning:
+            meant.setdefault(answer, by_meaning[cell_meaning(answer)])
     if len(unknown) < len(counts) or not unknown:
         if meant:
             options = [rename_option(column, *pair) for pair in meant.items()]
@@ -190,11 +190,13 @@ def _suggest_renames(answers: LabelValues, classes: Collection[str]) -> None:
     placeholder = ""
     if len(meant) < len(unknown):
         placeholder = ", with a label in place of LABEL"
-    shown_answers = [f"{escaped(name)!r} ({counts[name]} rows)" for name in unknown]
-    shown_labels = [repr(escaped(label)) for label in sorted(classes)]
+    shown_answers = [
+        f"{escape_invisible(name)!r} ({counts[name]} rows)" for name in unknown
+    ]
+    shown_labels = [repr(escape_invisible(label)) for label in sorted(classes)]
     raise DatasetError(
         f"no answer of {file!r} is among the labels: column {column!r} holds "
-        f"{listed(shown_answers)}; labels are {listed(shown_labels)}. Choose another "
+        f"{list_names(shown_answers)}; labels are {list_names(shown_labels)}. Choose another "
         f"--answer-column, or rename the answers{placeholder}:\n{' '.join(options)}"
     )
 
@@ -243,9 +245,7 @@ def _measure_matched_rows(
         raise FairTTAError("\n".join([text, *problems.lines()]))
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
-    names_in_cells = {
-        text_cell(record.target): record.target for record in true_records
-    }
+    names_in_cells = {csv_cell(record.target): record.target for record in true_records}
     y_true = [labels[path].target for path in matched_paths]
     y_pred: dict[str, list[str]] = {}
     for name, table in tables.items():
@@ -301,7 +301,7 @@ def _records_by_path(
 def _unquoted_path(record: Record) -> str:
     """Return the path as `predict --csv` writes it, without the apostrophe before a formula."""
     path = printable(record.key)
-    if path.startswith("'") and text_cell(path[1:]) == path:
+    if path.startswith("'") and csv_cell(path[1:]) == path:
         return path[
             1:
         ]  # below a folder the path is not a formula, and has no apostrophe

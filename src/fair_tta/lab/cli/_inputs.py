@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fair_tta._io import Unlisted, images_below
+from fair_tta._io import UnlistedFolder, find_image_files
 from fair_tta.lab.cli._console import log, parse_option
 from fair_tta.lab.cli._expand import is_on_command_line
 from fair_tta.lab.cli._options import (
@@ -40,7 +40,7 @@ _STDIN_BYTES = 1 << 16  # read at a time
 
 def walk_images(
     paths: Iterable[str], *, null: bool = False
-) -> Iterator[str | Unlisted]:
+) -> Iterator[str | UnlistedFolder]:
     """Yield paths of images one at a time, and folders that cannot be listed.
 
     The path ``-`` stands for paths on stdin, separated by lines or by null characters.
@@ -50,7 +50,7 @@ def walk_images(
         expanded = _read_paths(separator) if argument == "-" else [argument]
         for path in expanded:
             if os.path.isdir(path):
-                yield from images_below(path)
+                yield from find_image_files(path)
             else:
                 yield path
 
@@ -88,7 +88,7 @@ def image_lister(
 
     def group_of(entry: ImageEntry) -> str | None:
         # Without labels all images are one group; folders that cannot be listed stay in
-        return None if isinstance(entry, Unlisted) else ""
+        return None if isinstance(entry, UnlistedFolder) else ""
 
     def key_of(entry: ImageEntry) -> str:
         if isinstance(entry, ImageSource):

@@ -124,7 +124,7 @@ def demo_command(
         _check_file(out)
         from transformers.utils import logging
 
-        from fair_tta._io import write_whole
+        from fair_tta._io import write_atomically
         from fair_tta.lab import _demo as demo
         from fair_tta.lab.cli._tables import print_verdict
         from fair_tta.miniature import BIRDS
@@ -160,7 +160,7 @@ def demo_command(
         view_audits = demo.audits_by_task(view_episodes)
         table = demo.demo_table([*audits.items(), *view_audits.items()])
         page = demo.demo_page(episodes, audits, view_audits, table)
-        write_whole(out, page.encode())
+        write_atomically(out, page.encode())
         print_table(demo.terminal_table(table))
         print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from fair_tta._io import printable, write_row
+from fair_tta._io import printable, write_csv_row
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import (
     EXIT_LEFT_OUT,
@@ -78,11 +78,11 @@ def print_csv_rows(
         header = ["image", "label", "zero-shot label"]
         header += [f"p: {target}" for target in targets]
         header += [f"sensitive entropy: {attribute}" for attribute in attributes]
-        write_row(text, [*header, "certified unchanged", "warnings", "error"])
+        write_csv_row(text, [*header, "certified unchanged", "warnings", "error"])
     for path, result in results:
         if isinstance(result, str):
             n_empty = len(targets) + len(attributes) + 4
-            write_row(text, [path, *[""] * n_empty, result])
+            write_csv_row(text, [path, *[""] * n_empty, result])
             continue
         cells: list[object] = [path, result.label, _zero_shot_label(result)]
         cells += [result.probabilities[target] for target in targets]
@@ -90,7 +90,7 @@ def print_csv_rows(
         cells.append("true" if result.certified_unchanged else "false")
         cells.append("; ".join(result.warnings))
         cells.append("")  # no error
-        write_row(text, cells)
+        write_csv_row(text, cells)
     _write(text.getvalue())
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from fair_tta._io import printable, write_whole
+from fair_tta._io import printable, write_atomically
 from fair_tta.auditing import Audit
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions
@@ -362,4 +362,4 @@ def write_report(
         raise FairTTAError(
             f"`path` should end in .html or .md (got {str(path)!r}).", argument="path"
         )
-    write_whole(path, text.encode())
+    write_atomically(path, text.encode())

@@ -34,7 +34,7 @@ from fair_tta.lab.report._numbers import (
     whole,
 )
 from fair_tta.lab.report._sentences import Card
-from fair_tta.metrics._estimates import Estimate, direction, listed
+from fair_tta.metrics._estimates import Estimate, direction, list_names
 
 CONFIRM = "Confirm it on images that took no part."
 NOTHING_MEASURED = Card(
@@ -257,7 +257,9 @@ def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
     )
     stay = " and stay above average" * all(group.after > average for group in lost)
     they = "they lose" if len(lost) > 1 else "it loses"
-    return f"Check {listed([group.name for group in lost])}: {they} {by} points{stay}."
+    return (
+        f"Check {list_names([group.name for group in lost])}: {they} {by} points{stay}."
+    )
 
 
 def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
@@ -286,13 +288,15 @@ def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
         helped = [task for task, row in known if row.judgement.is_shown]
         harmed = [(task, row.judgement.costs) for task, row in known if row.harms]
         losses = [
-            f"on {task} it costs {listed(costs)}" for task, costs in harmed if costs
+            f"on {task} it costs {list_names(costs)}" for task, costs in harmed if costs
         ]
         losses += [
             f"on {task} it widens the gap" for task, costs in harmed if not costs
         ]
-        text = f"{best.name} narrows the gap on {listed(helped)}; {'; '.join(losses)}"
-        todo = f"Use {best.name} for {listed(helped)} only. {CONFIRM}"
+        text = (
+            f"{best.name} narrows the gap on {list_names(helped)}; {'; '.join(losses)}"
+        )
+        todo = f"Use {best.name} for {list_names(helped)} only. {CONFIRM}"
         tried = Card("What was tried", f"{text}{_missing(best)}.", figures)
         return [wrong, tried, Card("What to do", todo, "")]
     text = "No method is shown to narrow the gap without harm."
@@ -312,4 +316,4 @@ def _narrows_on(method: MethodOnTasks) -> str:
 
 
 def _missing(method: MethodOnTasks) -> str:
-    return f"; not run on {listed(method.not_run)}" if method.not_run else ""
+    return f"; not run on {list_names(method.not_run)}" if method.not_run else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
-from fair_tta.metrics._estimates import Over
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._closed_forms import (
     Bounds,
@@ -21,8 +22,8 @@ from fair_tta.metrics.intervals._extremes import MaxMinInterval, extreme_bounds
 def accuracy_bounds(columns: AnswerTable, run: int, level: float) -> Bounds:
     """The accuracy of a run (Wilson)."""
     right = columns.answers[run] == columns.truth
-    weight = columns.weight(np.ones(len(right), np.bool_), right)
-    hits, n = (part.sum() for part in columns.right_and_all(run, Over.SENSITIVE))
+    weight = columns.effective_weight(np.ones(len(right), np.bool_), right)
+    hits, n = (part.sum() for part in columns.correct_and_total(run, GroupBy.SENSITIVE))
     return wilson(hits * weight, n * weight, level)
 
 
@@ -31,7 +32,7 @@ def balanced_bounds(columns: AnswerTable, run: int, level: float) -> Bounds:
     if columns.clusters is not None:
         return extreme_bounds(extremes.balanced_accuracy_form, columns, run, level)
     low, high = mean_rate_bounds(
-        *_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level
+        *_of_present(columns, run, GroupBy.TARGET_AND_SENSITIVE), level
     )
     return max(0.0, low), min(1.0, high)
 
@@ -57,7 +58,7 @@ def rate_change_bounds(
 ) -> Bounds:
     """The change of the share of some images (Bonett and Price), as many as count with clusters."""
     change = now.astype(np.float64) - was
-    weight = columns.weight(some, change, level)
+    weight = columns.effective_weight(some, change, level)
     counts = np.array(
         [(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()]
     )
@@ -85,11 +86,15 @@ def _losses_and_gains(
 ) -> tuple[Floats, Floats, Floats]:
     """Images no longer right, newly right, and all, of each class in each group."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
-    return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
+    return (
+        columns.sum_by_cell(was & ~now),
+        columns.sum_by_cell(~was & now),
+        columns.sum_by_cell(),
+    )
 
 
 def worst_group_bounds(
-    over: Over, columns: AnswerTable, run: int, level: float
+    over: GroupBy, columns: AnswerTable, run: int, level: float
 ) -> Bounds:
     """The accuracy of the worst group, from exact intervals (Clopper and Pearson).
 
@@ -108,8 +113,8 @@ def worst_group_bounds(
     return float(low.min()), float(high.min())
 
 
-def _of_present(columns: AnswerTable, run: int, over: Over) -> tuple[Floats, Floats]:
+def _of_present(columns: AnswerTable, run: int, over: GroupBy) -> tuple[Floats, Floats]:
     """Right answers and images of the groups that have images, as many as count with clusters."""
-    right, n = columns.right_and_all(run, over)
-    weight = columns.weights(run, over)[n > 0]
+    right, n = columns.correct_and_total(run, over)
+    weight = columns.effective_weights(run, over)[n > 0]
     return right[n > 0] * weight, n[n > 0] * weight

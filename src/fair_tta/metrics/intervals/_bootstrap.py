@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._estimates import GroupsOver, Over, read_over
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy, GroupByText, parse_group_by
+from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._closed_forms import check_share
 
 if TYPE_CHECKING:
-    from fair_tta.metrics._metric import Metric
+    from fair_tta.metrics._metric import RateMetric
 
 ArrayBounds: TypeAlias = tuple[Floats, Floats]
 
@@ -45,13 +46,13 @@ class Bootstrap:
     resamples: int = 2000
     seed: int = 0
     level: float = 0.95
-    strata: Over | GroupsOver = "target and sensitive"
+    strata: GroupBy | GroupByText = "target and sensitive"
 
     def __post_init__(self) -> None:
         check_count("resamples", self.resamples)
         check_count("seed", self.seed, least=0)
         check_share("level", self.level)
-        object.__setattr__(self, "strata", read_over("strata", self.strata))
+        object.__setattr__(self, "strata", parse_group_by("strata", self.strata))
 
 
 DEFAULT = Bootstrap()
@@ -73,7 +74,7 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def resampled_bounds(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayBounds:
+def resampled_bounds(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayBounds:
     """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 
     Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
@@ -99,7 +100,7 @@ def resampled_bounds(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayBound
 
 
 def resampled_change_bounds(
-    metric: Metric, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    metric: RateMetric, columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 
@@ -108,7 +109,7 @@ def resampled_change_bounds(
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(columns.groups), len(columns.targets)
-    cell = columns.cell
+    cell = columns.cell_codes
     present = np.repeat(np.unique(cell), classes - 1)
     right = present % classes
     wrong = (right + np.tile(np.arange(1, classes), len(np.unique(cell)))) % classes
@@ -121,11 +122,11 @@ def resampled_change_bounds(
     # images with the same class, group and answers are drawn together
     (cells, *places), same = np.unique([cells, *places], axis=1, return_inverse=True)
     worth = np.bincount(same.ravel(), worth)
-    by_group = how.strata is Over.SENSITIVE
+    by_group = how.strata is GroupBy.SENSITIVE
     strata = cells // classes if by_group else cells
     sizes = [
         *zip(
-            *np.unique(columns.group if by_group else cell, return_counts=True),
+            *np.unique(columns.group_codes if by_group else cell, return_counts=True),
             strict=True,
         )
     ]
@@ -173,7 +174,7 @@ def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
     right = np.eye(shape[-1])
     added = 2 * right + 2 * (1 - right) / max(1, shape[-1] - 1)
     shares = (counts + added) / (sizes[..., None] + added.sum(-1)[:, None])
-    if how.strata is Over.SENSITIVE:
+    if how.strata is GroupBy.SENSITIVE:
         frequent = sizes + (sizes.sum(-1, keepdims=True) == 0)
         shares = (shares * frequent[..., None]).reshape(len(counts), 1, -1)
         sizes = sizes.sum(-1, keepdims=True)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
 from fair_tta.errors import FairTTAError, check_count, check_number
-from fair_tta.metrics._answer_table import Floats
+from fair_tta.metrics._types import Floats
 
 Bounds: TypeAlias = tuple[float, float]
 T = TypeVar("T")

@@ -32,8 +32,9 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import direction
+from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
 from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, rates_with_noise
 

@@ -26,8 +26,9 @@ from scipy.linalg import block_diag
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._estimates import Over, label, listed
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy, group_label, list_names
+from fair_tta.metrics._types import Floats, Ints
 
 LEAST = 5
 """Images of each class in each group that an interval takes."""
@@ -71,14 +72,14 @@ class _RateBlock:
 
 
 def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_RateBlock]:
-    classes, size = len(columns.targets), columns.totals()
+    classes, size = len(columns.targets), columns.sum_by_cell()
     n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
     cells = [np.flatnonzero(n[:, c]) * classes + c for c in counted]
-    right = np.array([*map(columns.totals, hits)])
+    right = np.array([*map(columns.sum_by_cell, hits)])
     # What is added is repeated as often as the images are: repeating them changes no figure.
-    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
+    repeats = columns.repeats_per_image(GroupBy.TARGET_AND_SENSITIVE)
     mean = (right + repeats) / (size + 2 * repeats)
 
     def form(groups: int) -> Floats:
@@ -91,7 +92,7 @@ def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_RateBlock]
         return _RateBlock(form, seen, mean[:, some], covariance, images, rank)
 
     if columns.clusters is None:
-        both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
+        both = np.array([[columns.sum_by_cell(a * b) for b in hits] for a in hits])
         both[range(len(runs)), range(len(runs))] += (
             1  # each run has one of the added images right
         )
@@ -113,9 +114,9 @@ def _clustered(
 ) -> Floats:
     """Covariance of rates by totals of clusters: ``[runs, cells, runs, cells]``."""
     units, (runs, cells) = int(clusters.max()) + 1, mean.shape
-    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
-    size = columns.totals() + 2 * repeats
-    cell = columns.cell
+    repeats = columns.repeats_per_image(GroupBy.TARGET_AND_SENSITIVE)
+    size = columns.sum_by_cell() + 2 * repeats
+    cell = columns.cell_codes
     residuals = (hits - mean[:, cell]) / size[cell]
     totals = np.zeros((runs, cells, units))
     for run in range(runs):
@@ -265,19 +266,19 @@ def why_no_interval(
     columns: AnswerTable, before: int = 0, after: int | None = None
 ) -> str | None:
     """Why there is no interval."""
-    if columns.few_clusters:
-        return columns.few_clusters
+    if columns.few_clusters_reason:
+        return columns.few_clusters_reason
     n = columns.counts().sum(2)
     few = (n > 0) & (n < LEAST) & ((n > 0).sum(0) > 1)  # classes with two groups count
-    names = [label(*cell) for cell in columns.cells(Over.TARGET_AND_SENSITIVE)]
+    names = [group_label(*cell) for cell in columns.cells(GroupBy.TARGET_AND_SENSITIVE)]
     what = "images"
     if columns.clusters is not None and not few.any():
-        units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
+        units = np.unique(np.stack([columns.cell_codes, columns.clusters]), axis=1)[0]
         several = np.bincount(units, minlength=n.size).reshape(n.shape)
         few = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1)
         what = columns.cluster_noun
     if few.any():
-        some = listed([names[i] for i in np.flatnonzero(few)])
+        some = list_names([names[i] for i in np.flatnonzero(few)])
         return f"no interval, as fewer than {LEAST} {what} are of: {some}"
     if after is not None:
         changed = columns.answers[before] != columns.answers[after]
