@@ -12,11 +12,14 @@ from enum import Enum
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from fair_tta._io import printable
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError, FairTTAError
+
+Split: TypeAlias = Literal["train", "validation", "test", "all"]
+"""The part of a dataset that is read."""
 
 T = TypeVar("T")
 
@@ -154,15 +157,6 @@ class Problems:
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
-
-
-class Split(Enum):
-    """The part of a dataset that is read."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
