@@ -126,12 +126,14 @@ def _read_splits(base: Path) -> dict[str, str]:
 
 def _labels_to_csv(text: str) -> str:
     """Convert the official format: a count, attribute names, then ``file v1 .. v40``, by spaces."""
-    first, *lines = (",".join(line.split()) for line in text.splitlines())
-    if not first.isdigit():
-        return "\n".join([f"{_NAME},{first}", *lines])
-    # An empty line takes the place of the count, so that problems name the right lines.
-    names, *lines = lines or [""]
-    return "\n".join(["", f"{_NAME},{names}", *lines])
+    lines = [",".join(line.split()) for line in text.splitlines()]
+    if lines[0].isdigit():
+        # An empty line takes the place of the count, so that problems name the right lines
+        lines = ["", *(lines[1:] or [""])]
+        lines[1] = f"{_NAME},{lines[1]}"
+    else:
+        lines[0] = f"{_NAME},{lines[0]}"
+    return "\n".join(lines)
 
 
 def _splits_to_csv(text: str) -> str:

@@ -181,7 +181,7 @@ def _rows(
         if isinstance(row, Problem):
             yield row
             continue
-        file, age, gender, race = (row.cells[column] for column in _COLUMNS)
+        file, age, gender, race = row.cells.values()
         # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image.
         path_parts = PurePosixPath(file.replace("\\", "/")).parts
         key = "/".join((folder, *path_parts)[-2:]) if path_parts else ""

@@ -128,10 +128,10 @@ class LabelValues:
                     options.append(rename_option(column, value, label))
         if unknown and not skip_unknown:
             n_more = len(unknown) - _SHOWN_UNKNOWN_VALUES
-            more = f" and {n_more} more" if n_more > 0 else ""
+            suffix = f" and {n_more} more" if n_more > 0 else ""
             raise DatasetError(
                 f"{self.labels.file.name!r} holds values that were not named: "
-                f"{', '.join(unknown[:_SHOWN_UNKNOWN_VALUES])}{more}. Name them, rename them "
+                f"{', '.join(unknown[:_SHOWN_UNKNOWN_VALUES])}{suffix}. Name them, rename them "
                 "(`rename`) or leave their rows out (`skip_unknown`)."
                 f"{' '.join(['', *options[:_SHOWN_RENAMES]])}"
             )
@@ -232,24 +232,24 @@ def _typing_ease(label: str) -> tuple[bool, int]:
 
 
 def describe_spellings(
-    column: str, file: Path, held: str, counts: Mapping[str, int]
+    column: str, file: Path, content: str, counts: Mapping[str, int]
 ) -> str | None:
     """Return a sentence about cells of a column that read alike, None if there are none.
 
     Args:
-        held: what the column holds, in the plural.
+        content: what the cells are, in the plural.
         counts: ``{cell: rows}``.
     """
     groups = equal_cells(counts)
     if not groups:
         return None
-    shown = []
+    lists = []
     for spellings in groups[:_SHOWN_SPELLINGS]:
         cells = [
             f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
         ]
-        shown.append(" and ".join(cells))
-    return f"column {column!r} of {file.name!r} holds {held} that read alike: {'; '.join(shown)}"
+        lists.append(" and ".join(cells))
+    return f"column {column!r} of {file.name!r} holds {content} that read alike: {'; '.join(lists)}"
 
 
 def rename_values(
@@ -271,10 +271,10 @@ def rename_values(
     renames: dict[str, dict[str, str]] = {}
     for shown_column, labels in rename.items():
         column = _find_shown(shown_column, counts_of_column) or shown_column
-        held = counts_of_column[column]
+        known_values = counts_of_column[column]
         missing = []
         for shown_value, label in labels.items():
-            value = _find_shown(shown_value, held)
+            value = _find_shown(shown_value, known_values)
             if value is None:
                 missing.append(shown_value)
             else:
@@ -283,7 +283,7 @@ def rename_values(
         if missing:
             raise DatasetError(
                 f"`rename` should name values of the column {column!r}, which holds "
-                f"{sorted(held)[:_SHOWN_RENAMES]} (got {sorted(missing)}).",
+                f"{sorted(known_values)[:_SHOWN_RENAMES]} (got {sorted(missing)}).",
                 argument="rename",
             )
     renamed = []
@@ -302,11 +302,11 @@ def _find_shown(text: str, names: Collection[str]) -> str | None:
     """Return the name that is equal to a text, or that `rename_option` shows as this text."""
     if text in names:
         return text
-    return next((name for name in names if _shown(name) == text), None)
+    return next((name for name in names if _option_text(name) == text), None)
 
 
-def _shown(name: str) -> str:
-    """Return a name in ASCII if it has signs that cannot be seen or typed."""
+def _option_text(name: str) -> str:
+    """Return a name as an option shows it: in ASCII if it has signs that cannot be seen."""
     text = escape_invisible(name)
     # A backslash at the end would escape the separator behind it
     return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
@@ -320,6 +320,7 @@ def rename_option(column: str, value: str, label: str) -> str:
         --rename 'ratio: 1\:2=low'
     """
     parts = [
-        re.sub("([,:=])", r"\\\1", _shown(name)) for name in (column, value, label)
+        re.sub("([,:=])", r"\\\1", _option_text(name))
+        for name in (column, value, label)
     ]
     return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"

@@ -55,7 +55,7 @@ def read_waterbirds(
             if isinstance(row, Problem):
                 yield row
                 continue
-            name, bird, part, background = (row.cells[column] for column in _COLUMNS)
+            name, bird, part, background = row.cells.values()
             if split != "all":
                 if _without_fraction(part) not in _CODE_OF_SPLIT.values():
                     yield value_problem(name, "split", part)
