@@ -194,41 +194,41 @@ from fair_tta.lab.cli._names import parse_target_texts
 from fair_tta.lab.cli._tables import SHOWN_METRICS
 from fair_tta.lab.cli._tables import _metric_table
 from fair_tta.lab.cli._tables import print_verdict
-from fair_tta.lab.report import _examination as examination_module
-from fair_tta.lab.report import _sentences as sentences_module
+from fair_tta.lab.report import _examination_text as examination_text
+from fair_tta.lab.report import _legends as legends
 from fair_tta.lab.report._drawings import BeforeAfter
 from fair_tta.lab.report._drawings import DRAWING_WIDTH
 from fair_tta.lab.report._drawings import Dot
-from fair_tta.lab.report._drawings import MOST_DRAWN
+from fair_tta.lab.report._drawings import MAX_SWEEPS
 from fair_tta.lab.report._drawings import TRADED
 from fair_tta.lab.report._drawings import before_and_after
 from fair_tta.lab.report._drawings import dot_plot
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._drawings import tradeoff_charts
-from fair_tta.lab.report._first_screen import MOST_METHODS
-from fair_tta.lab.report._first_screen import banners
-from fair_tta.lab.report._first_screen import figure_of
+from fair_tta.lab.report._first_screen import MAX_METHODS
+from fair_tta.lab.report._banners import audit_banners
 from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import MethodRow
-from fair_tta.lab.report._method_rows import cost_sentence
+from fair_tta.lab.report._method_sentences import cost_sentence
 from fair_tta.lab.report._method_rows import method_rows
-from fair_tta.lab.report._method_rows import methods_on
+from fair_tta.lab.report._method_rows import methods_on_tasks
 from fair_tta.lab.report._numbers import duration
 from fair_tta.lab.report._numbers import interval
 from fair_tta.lab.report._numbers import p_value
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._numbers import plain_number
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.report._page import for_markdown
-from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._sentences import sweeps
+from fair_tta.lab.report._templates import for_markdown
+from fair_tta.lab.report._verdict import Card
+from fair_tta.lab.report._settings import flat_settings
+from fair_tta.lab.report._settings import sweeps
 from fair_tta.lab.report._verdict import CONFIRM
 from fair_tta.lab.report._verdict import by_gap
-from fair_tta.lab.report._verdict import cards
-from fair_tta.lab.report._verdict import changed_groups
-from fair_tta.lab.report._verdict import group_sentences
-from fair_tta.lab.report._verdict import in_short
-from fair_tta.lab.report._verdict import title_of_many
+from fair_tta.lab.report._verdict import audit_cards
+from fair_tta.lab.report._groups import changed_groups
+from fair_tta.lab.report._groups import group_sentences
+from fair_tta.lab.report._verdict import short_verdict
+from fair_tta.lab.report._verdict import title_of_tasks
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
