@@ -36,20 +36,21 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fair_tta._io import write_whole
+from fair_tta._io import write_atomically
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._calibration import mean
-from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._calibration import mean_estimate
+from fair_tta.metrics._metric import MetricDefinition, RateMetric
 from fair_tta.metrics._rates import true_positive
+from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._closed_forms import (
     mcnemar,
-    mean_change_ends,
-    mean_rate_ends,
-    paired_ends,
-    wilson_ends,
+    mean_change_bounds,
+    mean_rate_bounds,
+    paired_bounds,
+    wilson_bounds,
 )
-from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._noise import CellRates
 
 LEVEL = 0.95
@@ -72,7 +73,7 @@ TYPICAL_GAP_SHOWN = {
     "7x2 of 140: worst tied, all lifted .1": 0.85,
     "5 classes x 2 of 100: gaps 30 -> 10": 0.85,
 }
-FIGURES: dict[str, Figure] = {
+FIGURES: dict[str, MetricDefinition] = {
     "typical gap": definitions.TYPICAL_GAP,
     "accuracy": definitions.ACCURACY,
     "balanced": definitions.BALANCED_ACCURACY,
@@ -100,11 +101,11 @@ def square_gap(table: Floats) -> float:
     return float(np.mean(squared_gaps)) if squared_gaps else math.nan
 
 
-def value(figure: Figure, table: Floats) -> float:
+def value(figure: MetricDefinition, table: Floats) -> float:
     """The true figure of expected confusion counts."""
     return (
         float(figure(table))
-        if isinstance(figure, Metric)
+        if isinstance(figure, RateMetric)
         else math.sqrt(square_gap(table))
     )
 
@@ -150,7 +151,7 @@ class Design:
             return np.roll(np.eye(classes), 1, axis=1)
         return (1 - np.eye(classes)) / max(1, classes - 1)
 
-    def truth(self, figure: Figure) -> float:
+    def truth(self, figure: MetricDefinition) -> float:
         """The true change."""
         before, after = self.tables
         return value(figure, after) - value(figure, before)
@@ -170,9 +171,9 @@ class Design:
                 pairs[g, c] += (1 - self.right[g, c] - self.won[g, c]) * twice
         return pairs
 
-    def oracle(self, figure: Figure) -> float:
+    def oracle(self, figure: MetricDefinition) -> float:
         """How often somebody shows the change who knows the variance and which groups matter."""
-        function = figure if isinstance(figure, Metric) else square_gap
+        function = figure if isinstance(figure, RateMetric) else square_gap
         # of equal groups one is the worst
         luck = np.random.default_rng(0).uniform(
             0.999999, 1.000001, self.tables[0].shape
@@ -199,15 +200,15 @@ class Design:
             return float(abs(change) > 1e-9)
         return float(ndtr(abs(change) / math.sqrt(variance) + ndtri((1 - LEVEL) / 2)))
 
-    def fair_oracle(self, figure: Figure, draws: int = 2000) -> float:
+    def fair_oracle(self, figure: MetricDefinition, draws: int = 2000) -> float:
         """How often somebody shows the change who knows the variance and the extreme before.
 
         Which form is the extreme after is not known, so each has to lie on the same side: the upper
         end is the largest over all forms after. For a figure that rises runs are exchanged. Figures
         without extremes have one oracle.
         """
-        change = figure.change if isinstance(figure, Metric) else None
-        if not isinstance(change, ByDraws):
+        change = figure.change if isinstance(figure, RateMetric) else None
+        if not isinstance(change, MaxMinInterval):
             return self.oracle(figure)
         runs = [self._rates(draws), self._rates(None)]
         forms, true_forms = ([change.forms(run) for run in of] for of in runs)
@@ -629,7 +630,7 @@ def simulate(
     images_of_person: int = 1,
     audits: int = 1000,
     seed: int = 0,
-    figures: Mapping[str, Figure] = FIGURES,
+    figures: Mapping[str, MetricDefinition] = FIGURES,
 ) -> dict[str, Tally]:
     """Draw audits and tally the intervals of changes, and of single runs after ``run:``."""
     generator = np.random.default_rng(seed)
@@ -650,9 +651,9 @@ def simulate(
         rows, a, b = design.draw(generator, images_of_person)
         for name, tally in tallies.items():
             if name == "ASI, ATC":
-                estimate = mean(b - a, LEVEL, least=-1.0)
+                estimate = mean_estimate(b - a, LEVEL, least=-1.0)
             elif name == "run: ATC":
-                estimate = mean(1 - a, LEVEL)
+                estimate = mean_estimate(1 - a, LEVEL)
             elif name.startswith("run: "):
                 estimate = figures[name.removeprefix("run: ")].estimate(
                     rows, 0, bootstrap
@@ -674,7 +675,7 @@ def simulate_once(
     if not file.exists():
         tallies = simulate(design, images_of_person, audits)
         plain = {name: asdict(tally) for name, tally in tallies.items()}
-        write_whole(file, json.dumps({"of": called, "tallies": plain}).encode())
+        write_atomically(file, json.dumps({"of": called, "tallies": plain}).encode())
     stored_tallies = json.loads(file.read_text())["tallies"]
     return {name: Tally(**tally) for name, tally in stored_tallies.items()}
 
@@ -690,17 +691,17 @@ def closed_forms(design: Design) -> dict[str, float]:
     stay, loss, gain = (drawn[..., k].astype(np.float64) for k in range(3))
     hits, pairs = stay + loss, zip(loss, gain, strict=True)
     intervals_of: dict[str, tuple[Any, float]] = {
-        "run: accuracy": (wilson_ends(hits.sum(1), total, LEVEL), n @ right / total),
+        "run: accuracy": (wilson_bounds(hits.sum(1), total, LEVEL), n @ right / total),
         "accuracy": (
-            paired_ends(loss.sum(1), gain.sum(1), total, LEVEL),
+            paired_bounds(loss.sum(1), gain.sum(1), total, LEVEL),
             n @ (won - lost) / total,
         ),
         "run: balanced": (
-            np.array([mean_rate_ends(of, n, LEVEL) for of in hits]).T,
+            np.array([mean_rate_bounds(of, n, LEVEL) for of in hits]).T,
             right.mean(),
         ),
         "balanced": (
-            np.array([mean_change_ends(*pair, n, LEVEL) for pair in pairs]).T,
+            np.array([mean_change_bounds(*pair, n, LEVEL) for pair in pairs]).T,
             (won - lost).mean(),
         ),
     }
@@ -719,7 +720,7 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
         [(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)]
     )
     lost, won = pairs.T.astype(np.float64)
-    low, high = paired_ends(lost, won, np.full(len(pairs), float(n)), LEVEL)
+    low, high = paired_bounds(lost, won, np.full(len(pairs), float(n)), LEVEL)
     log = np.array([math.lgamma(k + 1) for k in range(n + 1)])
     ways = log[n] - log[pairs[:, 0]] - log[pairs[:, 1]] - log[n - pairs.sum(1)]
     worst_of = 1.0

@@ -157,7 +157,7 @@ def verdicts_of(
             audit = replace(
                 rows,
                 truth=rows.truth[sample],
-                group=rows.group[sample],
+                group_codes=rows.group_codes[sample],
                 answers=answers,
             )
             shown_counts += [

@@ -20,8 +20,8 @@ from fair_tta import OrthCali, metrics
 from fair_tta.errors import SmallGroupWarning
 from fair_tta.extend import Adapter
 from fair_tta.lab._demo import DEMO_METHODS, Episode, run_episodes
-from fair_tta.metrics._answer_table import Floats
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
+from fair_tta.metrics._types import Floats
 from fair_tta.miniature._world import TASKS
 
 TRIED: dict[str, Adapter] = {**DEMO_METHODS, "OrthCali 0": OrthCali(lam=0)}

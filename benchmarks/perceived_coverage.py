@@ -15,8 +15,8 @@ import sys
 import numpy as np
 
 from fair_tta.metrics import Bootstrap, Estimate
-from fair_tta.metrics._answer_table import Floats, Ints
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference, pseudo_odds
+from fair_tta.metrics._types import Floats, Ints
 
 LEAST = 0.93
 POPULATION = 200_000

@@ -25,11 +25,15 @@ from coverage import Design, Tally, designs
 from scipy.special import ndtri
 
 from fair_tta.metrics import Bootstrap, definitions
-from fair_tta.metrics._answer_table import AnswerTable, Floats
-from fair_tta.metrics._metric import Figure, Metric
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._metric import MetricDefinition, RateMetric
+from fair_tta.metrics._types import Floats
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._noise import noise_of
-from fair_tta.metrics.intervals._typical_gap import typical_gap_change, withheld
+from fair_tta.metrics.intervals._noise import rates_with_noise
+from fair_tta.metrics.intervals._typical_gap import (
+    measure_typical_gap_change,
+    why_no_interval,
+)
 
 HOW = Bootstrap()
 REACH = float(
@@ -120,20 +124,21 @@ def slack(audits: int, only: str) -> None:
 
 def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
-    change = typical_gap_change(rows, before=0, after=1)
-    if withheld(rows, 0, 1) or abs(float(change)) < 5e-3:
+    change = measure_typical_gap_change(rows, before=0, after=1)
+    if why_no_interval(rows, 0, 1) or abs(float(change)) < 5e-3:
         return math.inf
     return rows.n * (REACH * change._deviation / change._square) ** 2
 
 
-def extreme_images(metric: Metric, rows: AnswerTable) -> float:
+def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
     """Return how many images would show the fall of the largest form, by the form that needs most.
 
     Forms of the other classes are those that are the largest.
     """
-    assert isinstance(metric.change, extremes.ByDraws)
+    assert isinstance(metric.change, extremes.MaxMinInterval)
     before, after = (
-        extremes._forms(noise_of(rows, (0, 1)), metric.change.forms, r) for r in (0, 1)
+        extremes._forms(rates_with_noise(rows, (0, 1)), metric.change.forms, r)
+        for r in (0, 1)
     )
     tops = [int(forms.t.argmax()) for forms in before]
     best = [int(forms.t.argmax()) for forms in after]
@@ -154,10 +159,10 @@ def seen_as_truth(rows: AnswerTable, factor: float) -> Design:
     """Return the population whose rates are those of an audit, with so many times the images."""
     groups, classes = len(rows.groups), len(rows.targets)
     right_before, right_after = (rows.answers[run] == rows.truth for run in (0, 1))
-    n = np.bincount(rows.cell, minlength=groups * classes)
+    n = np.bincount(rows.cell_codes, minlength=groups * classes)
 
     def share(some: Floats) -> Floats:
-        counted = np.bincount(rows.cell, some, minlength=groups * classes)
+        counted = np.bincount(rows.cell_codes, some, minlength=groups * classes)
         shares: Floats = (counted / np.maximum(1, n)).reshape(groups, classes)
         return shares
 
@@ -173,7 +178,7 @@ def seen_as_truth(rows: AnswerTable, factor: float) -> Design:
     return Design("as seen", sizes, *parts)
 
 
-def shown_share(figure: Figure, population: Design, audits: int) -> float:
+def shown_share(figure: MetricDefinition, population: Design, audits: int) -> float:
     """Return the share of audits that show the change of a population, in its direction."""
     generator, shown_count = np.random.default_rng(5), 0
     falls = population.truth(figure) < 0
@@ -186,7 +191,7 @@ def shown_share(figure: Figure, population: Design, audits: int) -> float:
 
 def images(audits: int) -> None:
     """Print how often as many images as are named show the change."""
-    plans: dict[str, tuple[Figure, Callable[[AnswerTable], float]]] = {
+    plans: dict[str, tuple[MetricDefinition, Callable[[AnswerTable], float]]] = {
         "typical gap": (definitions.TYPICAL_GAP, gap_images),
         "WGA": (
             definitions.WORST_GROUP_ACCURACY,
@@ -221,7 +226,7 @@ def images(audits: int) -> None:
 
 
 def not_shown(
-    figure: Figure, design: Design, generator: np.random.Generator
+    figure: MetricDefinition, design: Design, generator: np.random.Generator
 ) -> AnswerTable | None:
     """Return an audit that does not show the change, None if 20 do."""
     for _ in range(20):

@@ -28,7 +28,7 @@ from fair_tta.auditing._judge import Verdict, verdict_on
 from fair_tta.auditing._run import _compared_groups
 from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._estimates import SMALL, Estimate
+from fair_tta.metrics._estimates import SMALL_GROUP, Estimate
 
 HOW = Bootstrap()
 NEEDED = (
@@ -106,7 +106,7 @@ def judged(columns: AnswerTable) -> Verdict:
     after = SimpleNamespace(
         name="after", metrics=_named({"balanced_accuracy": balanced})
     )
-    sizes = columns.totals().reshape(len(columns.groups), -1).tolist()
+    sizes = columns.sum_by_cell().reshape(len(columns.groups), -1).tolist()
     groups = [
         SimpleNamespace(sensitive={"group": str(g)}, classes=_cells(columns, of_group))
         for g, of_group in enumerate(sizes)
@@ -115,7 +115,7 @@ def judged(columns: AnswerTable) -> Verdict:
     document: Any = SimpleNamespace(
         runs=(before, after),
         data=SimpleNamespace(targets=columns.targets),
-        settings=SimpleNamespace(small=SMALL),
+        settings=SimpleNamespace(small=SMALL_GROUP),
     )
     comparison: Any = SimpleNamespace(
         run="after",
@@ -151,12 +151,12 @@ def filled(
     population: Design, columns: AnswerTable, generator: np.random.Generator
 ) -> AnswerTable:
     """Return an audit with more images of each small group, until it has as many as are needed."""
-    missing = np.maximum(0, SMALL - population.n) * (population.n > 0)
+    missing = np.maximum(0, SMALL_GROUP - population.n) * (population.n > 0)
     added_rows = replace(population, n=missing).draw(generator)[0]
     return replace(
         columns,
         truth=np.concatenate([columns.truth, added_rows.truth]),
-        group=np.concatenate([columns.group, added_rows.group]),
+        group_codes=np.concatenate([columns.group_codes, added_rows.group_codes]),
         answers=tuple(
             map(np.concatenate, zip(columns.answers, added_rows.answers, strict=True))
         ),

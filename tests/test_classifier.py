@@ -635,10 +635,10 @@ def test_scale(backend: TransformersBackend) -> None:
 def test_scaling_image_features_changes_nothing(backend: TransformersBackend) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE)
     features = torch.randn(3, 1, 16, generator=torch.Generator().manual_seed(0))
-    from internals import unit
+    from internals import unit_features
 
-    a = ZeroShot().adapt(clf._task, unit(features)).probabilities
-    b = ZeroShot().adapt(clf._task, unit(7 * features)).probabilities
+    a = ZeroShot().adapt(clf._task, unit_features(features)).probabilities
+    b = ZeroShot().adapt(clf._task, unit_features(7 * features)).probabilities
     torch.testing.assert_close(a, b)
 
 
@@ -685,7 +685,7 @@ def test_scaling_image_features_changes_nothing(backend: TransformersBackend) ->
         (
             {"batch_size": 0},
             FairTTAError,
-            "`batch_size` should be a whole number from 1 on",
+            "`batch_size` should be an integer >= 1",
         ),
         ({"scale": 0}, FairTTAError, "`scale` should be a positive number"),
         ({"scale": math.nan}, FairTTAError, "`scale` should be a positive number"),

@@ -7,18 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from internals import whole_file, write_whole
+from internals import atomic_file, write_atomically
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    write_whole(path, b"old")
-    with pytest.raises(KeyboardInterrupt), whole_file(path) as part:
+    write_atomically(path, b"old")
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as part:
         part.write_bytes(b"half")
         raise KeyboardInterrupt
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-    write_whole(path, b"new")
+    write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -37,15 +37,15 @@ def test_windows_gets_a_second_chance(
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setattr("os.replace", scanned)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    write_whole(tmp_path / "a", b"new")
+    write_atomically(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     with pytest.raises(PermissionError):  # somebody has it open
-        write_whole(tmp_path / "a", b"newer")
+        write_atomically(tmp_path / "a", b"newer")
     assert len(tries) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.setattr("sys.platform", "linux")
     with pytest.raises(PermissionError):
-        write_whole(tmp_path / "a", b"newer")
+        write_atomically(tmp_path / "a", b"newer")
     assert len(tries) == 8
 
 
@@ -53,12 +53,12 @@ def test_windows_gets_a_second_chance(
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
-    write_whole(tmp_path / "link", b"new")
+    write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "there" / "a").read_bytes() == b"new"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/null"), reason="no devices")
 def test_devices_are_written_to() -> None:
-    write_whole("/dev/null", b"gone")
+    write_atomically("/dev/null", b"gone")
     assert not os.path.isfile("/dev/null")

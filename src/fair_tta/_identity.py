@@ -22,11 +22,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.images._vision import probe_image
 from fair_tta.models._loading import model_name, model_origin
 from fair_tta.models._stored_text import sees_images
@@ -37,9 +38,10 @@ _PACKAGES = (
 )
 
 ORIGIN = ("model", "prompts", "views", "seed")
-"""Entries that say where a run comes from, beside the environment; None if it is not known."""
+"""Entries of a run's provenance beside the environment; None where they are not known."""
 
-_LASTING = {
+# Their versions are recorded, so their code needs no digest.
+_VERSIONED_PACKAGES = {
     "fair_tta",
     "torch",
     "torchjd",
@@ -49,34 +51,40 @@ _LASTING = {
     "typing",
     "functools",
 }
-_DEEPEST = 8  # objects within objects; what is deeper has only its name
+# Of objects within objects, deeper ones are known by name only: cycles end here.
+_MAX_DEPTH = 8
 _USER_MODULE = re.compile(r"fair_tta_user_file_\w+\.")  # see `methods._registry`
 
 
 def content_digest(data: bytes) -> str:
-    """The digest by which contents are known."""
+    """Return the short digest by which contents are known."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def fingerprint(value: Any) -> str | None:
-    """A digest of settings, of code that the user defined, and of the order of names.
+    """Return a digest of settings, of user-defined code, and of the order of names.
 
-    None if two values that differ could have the same, as with a lambda: what is neither a frozen
-    dataclass nor defined in a file has no lasting identity.
+    None if two different values could have the same one, as with a lambda: what is neither a
+    frozen dataclass nor defined in a file has no lasting identity.
     """
-    unknown: list[str] = []
-    described = json.dumps(_described(value, unknown))
-    return None if unknown else content_digest(described.encode())
+    describer = _Describer()
+    described = json.dumps(describer.describe(value))
+    if describer.known_by_name_only:
+        return None
+    return content_digest(described.encode())
 
 
 def describe(value: Any) -> Any:
-    """As JSON. Objects become their names, their settings and the digest of the file that defines
-    them, if it is the user's; numbers that JSON lacks become strings."""
-    return _described(value, [])
+    """Return a value as JSON.
+
+    Objects become their names, their settings and the digest of the file that defines them, if it
+    is the user's; numbers that JSON lacks become strings.
+    """
+    return _Describer().describe(value)
 
 
 def describe_adapter(adapter: Any) -> dict[str, Any]:
-    """Name, repr and settings of an adapter or of another frozen strategy."""
+    """Return name, repr and settings of an adapter or of another frozen strategy."""
     described = describe(adapter)
     if not isinstance(described, dict):
         described = {"name": lasting_name(adapter), "settings": {}}
@@ -84,103 +92,142 @@ def describe_adapter(adapter: Any) -> dict[str, Any]:
 
 
 def lasting_name(value: Any) -> str:
-    """Its repr without addresses and the modules of files, else the name of function or class."""
+    """Return a value's repr without memory addresses, or the name of its function or class."""
     text = _USER_MODULE.sub("", repr(value))
     if " at 0x" not in text:
         return text
-    function = getattr(value, "func", value)  # of a partial
+    function = getattr(value, "func", value)  # the function of a partial
     return str(getattr(function, "__qualname__", type(value).__qualname__))
 
 
-def _described(value: Any, unknown: list[str], depth: int = 0) -> Any:
-    """As JSON; what is known by its name only is added to `unknown`."""
-    inner = functools.partial(_described, unknown=unknown, depth=depth + 1)
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, np.generic):
-        return inner(value.item())
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Enum):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): inner(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [inner(item) for item in value]
-    if isinstance(
-        value, set | frozenset
-    ):  # whose order differs from process to process
-        items = sorted(json.dumps(inner(item)) for item in value)
-        return {"name": type(value).__name__, "settings": {"items": items}}
-    if isinstance(value, Templates):
-        return inner(value.sentences)
-    name, code = lasting_name(value), _code_of(value)
-    settings: Any = None
-    if isinstance(value, type) or inspect.isfunction(value) or inspect.isbuiltin(value):
-        if code is not None and "<" not in value.__qualname__:  # "<lambda>", "<locals>"
-            name = (
-                value.__qualname__
-                if code
-                else f"{value.__module__}.{value.__qualname__}"
-            )
-            return {"name": name, "settings": code} if code else name
-    elif depth >= _DEEPEST:
-        pass
-    elif hasattr(value, "_identity_settings"):  # large values know their digest
-        name, settings = type(value).__name__, value._identity_settings()
-    elif dataclasses.is_dataclass(value):
-        name = type(value).__name__
-        if code is not None or getattr(value, "__dataclass_params__").frozen:  # noqa: B009
-            settings = {
-                f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value)
-            }
-    elif isinstance(value, functools.partial):
-        settings = inner(
-            {"function": value.func, "args": value.args, "keywords": value.keywords}
-        )
-        code = {}
-    elif isinstance(value, nn.Module):
-        plainly = {
-            k: v
-            for k, v in vars(value).items()
-            if isinstance(v, str | bool | int | float)
-        }
-        settings = {"weights_sha256": weights_hash(value), **plainly}
-    elif isinstance(value, Tensor | np.ndarray):
-        array = (
-            value.detach().cpu().float().numpy() if isinstance(value, Tensor) else value
-        )
-        name = type(value).__name__
-        settings = {
-            "shape": list(array.shape),
-            "digest": content_digest(array.tobytes()),
-        }
-    elif code is not None and hasattr(value, "__dict__"):
-        settings = inner(vars(value))
-    if settings is None:
-        unknown.append(name)
+class _Describer:
+    """Turns values into JSON and notes those of which only a name is known."""
+
+    def __init__(self) -> None:
+        self.known_by_name_only: list[str] = []
+
+    def describe(self, value: Any, depth: int = 0) -> Any:
+        """Return a value as JSON; `depth` objects are around it."""
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if isinstance(value, np.generic):
+            return self.describe(value.item(), depth)
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
+        if isinstance(value, Enum):
+            return str(value)
+        if isinstance(value, Mapping):
+            return self._describe_items(value, depth)
+        if isinstance(value, list | tuple):
+            return [self.describe(element, depth + 1) for element in value]
+        if isinstance(value, set | frozenset):
+            # Sorted, because the order of a set differs from process to process.
+            elements = [json.dumps(self.describe(e, depth + 1)) for e in value]
+            settings = {"items": sorted(elements)}
+            return {"name": type(value).__name__, "settings": settings}
+        if isinstance(value, Templates):
+            return self._describe_items(value.sentences, depth)
+        if (
+            isinstance(value, type)
+            or inspect.isfunction(value)
+            or inspect.isbuiltin(value)
+        ):
+            return self._describe_code(value)
+        return self._describe_object(value, depth)
+
+    def _describe_items(self, mapping: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        return {str(key): self.describe(mapping[key], depth + 1) for key in mapping}
+
+    def _describe_code(self, function: Any) -> Any:
+        """Return the name of a function or class, with the digest of the user's file."""
+        code = _code_of(function)
+        # "<lambda>" and "<locals>": two of them may have the same name.
+        if code is None or "<" in function.__qualname__:
+            return self._name_only(lasting_name(function))
+        if code:
+            return {"name": function.__qualname__, "settings": code}
+        return f"{function.__module__}.{function.__qualname__}"
+
+    def _describe_object(self, value: Any, depth: int) -> Any:
+        """Return name and settings of an object, with the digest of the user's file."""
+        code = _code_of(value)
+        name, settings = self._name_and_settings(value, code, depth)
+        if settings is None:
+            return self._name_only(name)
+        if code and not isinstance(value, functools.partial):
+            settings = {**settings, **code}
+        if settings or name != lasting_name(value):
+            return {"name": name, "settings": settings}
         return name
-    settings = {**settings, **(code or {})}
-    return (
-        {"name": name, "settings": settings}
-        if settings or name != lasting_name(value)
-        else name
-    )
+
+    def _name_and_settings(
+        self, value: Any, code: dict[str, str] | None, depth: int
+    ) -> tuple[str, dict[str, Any] | None]:
+        """Return settings by kind of object, None if they cannot be known."""
+        type_name = type(value).__name__
+        if depth >= _MAX_DEPTH:
+            return lasting_name(value), None
+        if hasattr(value, "_identity_settings"):  # large values know their digest
+            return type_name, value._identity_settings()
+        if dataclasses.is_dataclass(value):
+            is_frozen = getattr(value, "__dataclass_params__").frozen  # noqa: B009
+            if code is None and not is_frozen:
+                return type_name, None
+            names = [field.name for field in dataclasses.fields(value)]
+            fields = {name: getattr(value, name) for name in names}
+            return type_name, self._describe_items(fields, depth)
+        name = lasting_name(value)
+        if isinstance(value, functools.partial):
+            call = {
+                "function": value.func,
+                "args": value.args,
+                "keywords": value.keywords,
+            }
+            return name, self._describe_items(call, depth + 1)
+        if isinstance(value, nn.Module):
+            return name, _module_settings(value)
+        if isinstance(value, Tensor | np.ndarray):
+            return type_name, _array_settings(value)
+        if code is not None and hasattr(value, "__dict__"):
+            return name, self._describe_items(vars(value), depth + 1)
+        return name, None
+
+    def _name_only(self, name: str) -> str:
+        self.known_by_name_only.append(name)
+        return name
+
+
+def _module_settings(module: nn.Module) -> dict[str, Any]:
+    """Return the digest of the weights of a module, and its plain attributes."""
+    settings: dict[str, Any] = {"weights_sha256": weights_hash(module)}
+    for name, attribute in vars(module).items():
+        if isinstance(attribute, str | bool | int | float):
+            settings[name] = attribute
+    return settings
+
+
+def _array_settings(array: Tensor | npt.NDArray[Any]) -> dict[str, Any]:
+    """Return shape and digest of numbers."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu().float().numpy()
+    return {"shape": list(array.shape), "digest": content_digest(array.tobytes())}
 
 
 def _code_of(value: Any) -> dict[str, str] | None:
-    """``{"my_file.py": "sha256:..."}`` of what the user defined, nothing for what lasts, None if
-    the code cannot be found."""
-    value = getattr(value, "func", value)  # of a partial
-    defined = (
-        value if isinstance(value, type) or inspect.isroutine(value) else type(value)
-    )
+    """Return ``{"my_file.py": "sha256:..."}`` of what the user defined.
+
+    Empty for what belongs to a package with a version; None if the code cannot be found.
+    """
+    value = getattr(value, "func", value)  # the function of a partial
+    is_code = isinstance(value, type) or inspect.isroutine(value)
+    defined = value if is_code else type(value)
     module = sys.modules.get(getattr(defined, "__module__", None) or "")
-    package = sys.modules.get((defined.__module__ or "").partition(".")[0])
     file = getattr(module, "__file__", None)
-    if package is not None and package.__name__ in _LASTING:
+    package = sys.modules.get((defined.__module__ or "").partition(".")[0])
+    if package is not None and package.__name__ in _VERSIONED_PACKAGES:
+        # A user's file may pretend to belong to a package: it has to lie in its folder.
         home = getattr(package, "__file__", None)
         if not file or not home or Path(file).is_relative_to(Path(home).parent):
             return {}
@@ -188,11 +235,10 @@ def _code_of(value: Any) -> dict[str, str] | None:
         if module is None or not file:
             source = inspect.getsource(defined).encode()
             return {"source": f"sha256:{sha256(source).hexdigest()}"}
-        files = _files_of(module)
-        return {
-            path.name: f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-            for path in files
-        }
+        digests = {}
+        for path in _files_of(module):
+            digests[path.name] = f"sha256:{sha256(path.read_bytes()).hexdigest()}"
+        return digests
     except (OSError, TypeError):
         return None
 
@@ -201,18 +247,18 @@ def _files_of(module: ModuleType) -> list[Path]:
     """Return the file of a module, and those beside it that it imports, and they in turn."""
     modules = [module]
     files: list[Path] = []
-    for each in modules:  # grows while it is read
-        file = Path(getattr(each, "__file__", None) or "")
-        if file in files or (files and file.parent != files[0].parent):
+    for imported in modules:  # the list grows while it is read
+        file = Path(getattr(imported, "__file__", None) or "")
+        is_elsewhere = bool(files) and file.parent != files[0].parent
+        if file in files or is_elsewhere:
             continue
         files.append(file)
-        for value in [*vars(each).values()]:
-            home = getattr(value, "__module__", None)
-            imported = value if isinstance(value, ModuleType) else None
-            if imported is None and isinstance(home, str):
-                imported = sys.modules.get(home)
-            if imported is not None:
-                modules.append(imported)
+        for attribute in list(vars(imported).values()):
+            home = getattr(attribute, "__module__", None)
+            if isinstance(attribute, ModuleType):
+                modules.append(attribute)
+            elif isinstance(home, str) and home in sys.modules:
+                modules.append(sys.modules[home])
     return files
 
 
@@ -271,7 +317,8 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
     with torch.no_grad():
         features = backend.encode_images([probe_image()]) if sees else torch.empty(0)
     return {
-        "weights": weights or f"features {_tensor_digest(unit(features).half())}",
+        "weights": weights
+        or f"features {_tensor_digest(unit_features(features).half())}",
         "architecture": None
         if weights is None
         else content_digest(repr(model).encode()),

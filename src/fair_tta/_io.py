@@ -21,7 +21,7 @@ _OLD = 24 * 3600  # seconds after which nobody is still writing a file
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to, which then replaces `path`; if writing fails, `path` stays as it was."""
     place = Path(os.path.realpath(path))  # a link stays a link
     part = place.with_name(f".{uuid4().hex}.part")
@@ -46,16 +46,16 @@ def replace_file(part: Path, place: Path) -> None:
     os.replace(part, place)
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a small file at once; to what is not a regular file, such as a terminal, as it is."""
     if Path(path).exists() and not Path(path).is_file():
         Path(path).write_bytes(data)
         return
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(data)
 
 
-def sweep(folder: Path) -> None:
+def remove_stale_parts(folder: Path) -> None:
     """Remove what kills have left. Younger files may be those of another process."""
     for path in folder.glob(".*.part"):
         with suppress(OSError):  # another process may sweep too
@@ -66,12 +66,12 @@ def sweep(folder: Path) -> None:
 _SIGNS = frozenset("=+-@\t\r\n")
 
 
-def write_row(file: IO[str], cells: Iterable[object]) -> None:
+def write_csv_row(file: IO[str], cells: Iterable[object]) -> None:
     """One row of CSV, to a file opened with ``newline=""``, without formulas for spreadsheets."""
-    csv.writer(file, lineterminator="\n").writerow([text_cell(cell) for cell in cells])
+    csv.writer(file, lineterminator="\n").writerow([csv_cell(cell) for cell in cells])
 
 
-def text_cell(cell: object) -> object:
+def csv_cell(cell: object) -> object:
     """A cell that a spreadsheet does not take for a formula; a lone sign is not one."""
     if not isinstance(cell, str):
         return cell
@@ -91,7 +91,7 @@ def printable_lines(text: str) -> str:
     return re.sub(r"[^\n\xa0]+", lambda part: printable(part[0]), text)
 
 
-ENDINGS = frozenset(
+IMAGE_SUFFIXES = frozenset(
     ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
     ".ppm .pgm .pbm .pnm .ico .tga .heic .heif".split()
 )
@@ -103,7 +103,7 @@ class NotRegularError(OSError):
 
 
 @dataclass(frozen=True)
-class Unlisted:
+class UnlistedFolder:
     """A folder that cannot be listed, and why, in few words."""
 
     path: str
@@ -122,7 +122,7 @@ def open_file(path: str | os.PathLike[str], *, pipes: bool = False) -> IO[bytes]
     return open(path, "rb")
 
 
-def leads_out(path: Path, folder: Path) -> bool:
+def points_outside(path: Path, folder: Path) -> bool:
     """Return whether a path, with all links followed, lies neither in a folder nor in its blobs.
 
     In the hub's cache the files of a revision, ``models--NAME/snapshots/REVISION``, are links to
@@ -143,9 +143,9 @@ def leads_out(path: Path, folder: Path) -> bool:
     return not any(target.is_relative_to(root) for root in allowed)
 
 
-def walk(
+def walk_files(
     folder: str | os.PathLike[str], *, follow_links: bool = False
-) -> Iterator[str | Unlisted]:
+) -> Iterator[str | UnlistedFolder]:
     """Paths of all files in a folder and its subfolders, by name; then what could not be listed.
 
     Links to folders are left out, or followed, each folder once.
@@ -161,11 +161,14 @@ def walk(
         seen.add(real)
         folders.sort()
         yield from (os.path.join(place, name) for name in sorted(files))
-    yield from (Unlisted(str(e.filename), e.strerror or str(e)) for e in errors)
+    yield from (UnlistedFolder(str(e.filename), e.strerror or str(e)) for e in errors)
 
 
-def images_below(folder: str | os.PathLike[str]) -> Iterator[str | Unlisted]:
-    """What `walk` finds and looks like an image by its name."""
-    for found in walk(folder):
-        if isinstance(found, Unlisted) or os.path.splitext(found)[1].lower() in ENDINGS:
+def find_image_files(folder: str | os.PathLike[str]) -> Iterator[str | UnlistedFolder]:
+    """What `walk_files` finds and looks like an image by its name."""
+    for found in walk_files(folder):
+        if (
+            isinstance(found, UnlistedFolder)
+            or os.path.splitext(found)[1].lower() in IMAGE_SUFFIXES
+        ):
             yield found

@@ -17,7 +17,7 @@ _UNIT = 1e-5  # how far the length of unit features may be from one
 _SHORTEST, _LONGEST = 1e-9, 1e9  # between them squares keep their digits
 
 
-def wide(x: Tensor) -> Tensor:
+def to_cpu_float64(x: Tensor) -> Tensor:
     """The same on the CPU in float64."""
     return x.cpu().double()  # some devices have no float64
 
@@ -37,7 +37,7 @@ def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Both are on the CPU in float64: zeros where the length is 0 and NaN where it is not finite.
     """
-    x = wide(x)
+    x = to_cpu_float64(x)
     flat = x.flatten(1)
     largest = flat.abs().amax(-1, keepdim=True)
     scaled = flat / torch.where(largest == 0, 1.0, largest)
@@ -46,10 +46,10 @@ def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
     return (largest * length).squeeze(-1), direction.view_as(x)
 
 
-_UNITS = 4  # how many bounds of rounding are one that is safe; see `floor_of`
+_UNITS = 4  # how many bounds of rounding are one that is safe; see `rounding_floor`
 
 
-def floor_of(dim: int, dtype: torch.dtype) -> float:
+def rounding_floor(dim: int, dtype: torch.dtype) -> float:
     """Return how long what a projection leaves of a feature must be, relative to the feature.
 
     What is shorter may be rounding alone, and dividing by its length would make an answer of it.
@@ -75,7 +75,7 @@ def floor_of(dim: int, dtype: torch.dtype) -> float:
     return _UNITS * (stored + summed)
 
 
-def coarsest(*dtypes: torch.dtype) -> torch.dtype:
+def least_precise_dtype(*dtypes: torch.dtype) -> torch.dtype:
     """Return the dtype with the fewest digits."""
     return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
 
@@ -89,7 +89,7 @@ def is_rounding(rest: Tensor, before: Tensor, floor: float) -> Tensor:
     return is_less
 
 
-def are_alike(rows: Tensor, floor: float) -> Tensor:
+def is_near_duplicate(rows: Tensor, floor: float) -> Tensor:
     """Return which rows are nearer to another row than `floor`: ``[..., n, dim] -> [..., n]``."""
     squares = rows.square().sum(-1)
     distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * rows @ rows.mT
@@ -105,32 +105,32 @@ _ROUNDING = (
 )
 
 
-def basis_of(rows: Tensor) -> Tensor:
+def orthonormal_basis(rows: Tensor) -> Tensor:
     """Orthonormal rows that span what `rows` span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
 
     Where rows depend on one another, or are zero, there are rows of zeros.
     """
     if rows.shape[-2] == 1:
-        length = wide(rows).norm(dim=-1, keepdim=True)
-        return torch.where(length > _ROUNDING, wide(rows) / length, 0.0)
-    _, sizes, basis = torch.linalg.svd(wide(rows), full_matrices=False)
+        length = to_cpu_float64(rows).norm(dim=-1, keepdim=True)
+        return torch.where(length > _ROUNDING, to_cpu_float64(rows) / length, 0.0)
+    _, sizes, basis = torch.linalg.svd(to_cpu_float64(rows), full_matrices=False)
     rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
     spanned: Tensor = basis * rank.unsqueeze(-1)
     return spanned
 
 
-def part_within(x: Tensor, rows: Tensor) -> Tensor:
+def project_onto(x: Tensor, rows: Tensor) -> Tensor:
     """The part of each row of x in the span of `rows`: ``[..., n, dim]``."""
     if not rows.shape[-2]:
         return torch.zeros(x.shape, dtype=torch.float64, device="cpu")
-    basis = basis_of(rows)
-    part: Tensor = wide(x) @ basis.mT @ basis
+    basis = orthonormal_basis(rows)
+    part: Tensor = to_cpu_float64(x) @ basis.mT @ basis
     return part
 
 
 def project_out(x: Tensor, rows: Tensor) -> Tensor:
     """Each row of x without its part in the span of `rows`: ``[..., n, dim]``."""
-    return wide(x) - part_within(x, rows)
+    return to_cpu_float64(x) - project_onto(x, rows)
 
 
 def pair_differences(rows: Tensor) -> Tensor:
@@ -139,26 +139,26 @@ def pair_differences(rows: Tensor) -> Tensor:
     return torch.stack([first - second for first, second in pairs], -2)
 
 
-def centred(values: Tensor, dim: int) -> Tensor:
+def subtract_mean(values: Tensor, dim: int) -> Tensor:
     """Minus the mean along a dimension."""
     return values - values.mean(dim, keepdim=True)
 
 
-def unit(features: Tensor) -> Tensor:
+def unit_features(features: Tensor) -> Tensor:
     """Features of length one, in float32 (float64 stays)."""
     return normalize(
         features if features.dtype == torch.float64 else features.float(), dim=-1
     )
 
 
-def shape_of(value: Any) -> Any:
+def describe_shape(value: Any) -> Any:
     """The shape of a tensor, or else the type, for messages."""
     return (
         list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
     )
 
 
-def of_length_one(features: Tensor, length: Tensor | None = None) -> Tensor:
+def ensure_unit_length(features: Tensor, length: Tensor | None = None) -> Tensor:
     """Features of any length as unit features; those that are stay so, to the last digit."""
     length = features.norm(dim=-1) if length is None else length
     is_unit = (length - 1).abs() < _UNIT
@@ -167,5 +167,5 @@ def of_length_one(features: Tensor, length: Tensor | None = None) -> Tensor:
     if bool(((length > _SHORTEST) & (length < _LONGEST)).all()):
         return features * torch.where(is_unit, 1.0, 1 / length).unsqueeze(-1)
     largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
-    scaled = unit(features / largest.where(largest > 0, 1.0))
+    scaled = unit_features(features / largest.where(largest > 0, 1.0))
     return torch.where(is_unit.unsqueeze(-1), features, scaled)

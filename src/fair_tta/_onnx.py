@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fair_tta._io import leads_out, open_file, write_whole
-from fair_tta._linalg import unit
+from fair_tta._io import open_file, points_outside, write_atomically
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, ModelError, check_number, require
 from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted
@@ -52,13 +52,15 @@ def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> N
         raise FairTTAError(f"{cannot}{reasons[0]}, and a file has one feature.")
 
     def head(features: Tensor) -> Tensor:
-        return adapter.adapt(task, unit(features).unsqueeze(1)).probabilities
+        return adapter.adapt(task, unit_features(features).unsqueeze(1)).probabilities
 
     texts = task.target_features
     noise = torch.randn(
         _BATCH, texts.shape[1], generator=torch.Generator().manual_seed(0)
     )
-    trial = unit(texts[torch.arange(_BATCH) % len(texts)].cpu() + unit(noise)).to(texts)
+    trial = unit_features(
+        texts[torch.arange(_BATCH) % len(texts)].cpu() + unit_features(noise)
+    ).to(texts)
     head(trial[:1])  # what is kept of the prompts is made now, not in the recording
     recorder = _Recorder(onnx, trial, cannot)
     with torch.no_grad(), recorder:
@@ -74,7 +76,7 @@ def export_head(adapter: Adapter, task: Task, path: str | os.PathLike[str]) -> N
         raise FairTTAError(
             f"{cannot}its file would give other probabilities, by {difference:.1g}."
         )
-    write_whole(path, model.SerializeToString())
+    write_atomically(path, model.SerializeToString())
 
 
 class _Recorder(TorchDispatchMode):
@@ -285,7 +287,7 @@ def _why_not_beside(folder: Path, location: str) -> str:
     if "\0" in location:
         return "not a file"
     place = folder / location
-    if leads_out(place, folder):
+    if points_outside(place, folder):
         return "outside its folder"
     return "" if place.is_file() else "not a file"
 

@@ -30,13 +30,13 @@ def _visible(name: str) -> str:
     return " ".join("".join(kept).split())
 
 
-def folded(name: str) -> str:
+def canonical_spelling(name: str) -> str:
     """Return what two spellings of one name share.
 
     Case, composed and compatible letters, invisible characters and repeated spaces do not count.
 
     Example:
-        >>> folded("CIRCLE") == folded(" circle")
+        >>> canonical_spelling("CIRCLE") == canonical_spelling(" circle")
         True
     """
     composed = unicodedata.normalize(
@@ -45,14 +45,14 @@ def folded(name: str) -> str:
     return _visible(composed)
 
 
-def unseen_twins(names: Iterable[str]) -> list[list[str]]:
+def lookalikes(names: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more different names that no reader can tell apart.
 
     They differ in invisible characters, such as zero-width and bidirectional marks, control
     characters and variation selectors, in spaces or in composed letters only. Case is seen.
 
     Example:
-        >>> unseen_twins(["circle", "circle\u200b", "CIRCLE"])
+        >>> lookalikes(["circle", "circle\u200b", "CIRCLE"])
         [['circle', 'circle\u200b']]
     """
     spellings: defaultdict[str, list[str]] = defaultdict(list)
@@ -61,11 +61,11 @@ def unseen_twins(names: Iterable[str]) -> list[list[str]]:
     return [group for group in spellings.values() if len(group) > 1]
 
 
-def escaped(name: str) -> str:
+def escape_invisible(name: str) -> str:
     """Return a name in ASCII if it has signs that cannot be seen or are not composed.
 
     Example:
-        >>> print(escaped("caf\\u00e9"), escaped("cafe\\u0301"))
+        >>> print(escape_invisible("caf\\u00e9"), escape_invisible("cafe\\u0301"))
         caf\u00e9 cafe\\u0301
     """
     is_seen = (
@@ -76,14 +76,14 @@ def escaped(name: str) -> str:
     return name.encode("unicode_escape").decode("ascii")
 
 
-def likely_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+def guess_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
     """Return ``{answer: label}`` of the answers that can only mean one of the labels.
 
     An answer means the label that reads alike or, if there is none, the longest label that it
     contains as whole words. A label that two answers contain is not guessed.
 
     Example:
-        >>> likely_labels(["Cat", "a dog", "1"], ["cat", "dog"])
+        >>> guess_labels(["Cat", "a dog", "1"], ["cat", "dog"])
         {'Cat': 'cat', 'a dog': 'dog'}
     """
     by_words: dict[str, str] = {}
@@ -112,7 +112,7 @@ def likely_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, st
 
 def _words(name: str) -> str:
     """Return the words of a name: marks between and around them do not count, but a minus does."""
-    without_joints = re.sub(r"(?<=\w)[_-](?=\w)", " ", folded(name))
+    without_joints = re.sub(r"(?<=\w)[_-](?=\w)", " ", canonical_spelling(name))
     return re.sub(r"[^\w-]+", " ", without_joints).strip()
 
 
@@ -121,29 +121,29 @@ _NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", re.ASCII)
 _TRUTH = {"true": Decimal(1), "false": Decimal(0)}
 
 
-def meaning(cell: str) -> str | Decimal:
-    """Return what two cells of a column share if they mean the same: a number, or `folded`.
+def cell_meaning(cell: str) -> str | Decimal:
+    """Return the number in a cell, or its `canonical_spelling`: equal if cells mean the same.
 
     What is true or false is 1 or 0, as programs write it.
 
     Example:
-        >>> meaning("1") == meaning("01.0") == meaning("True")
+        >>> cell_meaning("1") == cell_meaning("01.0") == cell_meaning("True")
         True
     """
-    name = folded(cell)
+    name = canonical_spelling(cell)
     if name in _TRUTH:
         return _TRUTH[name]
     return Decimal(name) if _NUMERAL.fullmatch(name) else name
 
 
-def same_cells(cells: Iterable[str]) -> list[list[str]]:
+def equal_cells(cells: Iterable[str]) -> list[list[str]]:
     """Return groups of two or more different cells that read alike or are the same number.
 
     Example:
-        >>> same_cells(["1", "1.0", "circle", "CIRCLE", "2"])
+        >>> equal_cells(["1", "1.0", "circle", "CIRCLE", "2"])
         [['1', '1.0'], ['circle', 'CIRCLE']]
     """
     spellings: defaultdict[str | Decimal, list[str]] = defaultdict(list)
     for cell in dict.fromkeys(cells):
-        spellings[meaning(cell)].append(cell)
+        spellings[cell_meaning(cell)].append(cell)
     return [group for group in spellings.values() if len(group) > 1]

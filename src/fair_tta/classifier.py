@@ -1,4 +1,9 @@
-"""The classifier: images in, predictions out."""
+"""The classifier: images in, predictions out.
+
+Read it from top to bottom: the methods stand in the order in which an image passes through them.
+`predict` loads images in batches, `_predict_batch` holds the model and encodes the views, the
+adapter answers from features and prompts, and its outcome becomes predictions.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +11,53 @@ import copy
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from fair_tta._cache import Cache
-from fair_tta._notebook import facts_table
-from fair_tta.errors import (
-    FairTTAError,
-    ImageError,
-    ModelError,
-    check_count,
-    check_number,
+from fair_tta._display import abbreviate, classifier_table
+from fair_tta._stream import stream_predictions
+from fair_tta.errors import FairTTAError, ImageError, check_count, check_number
+from fair_tta.images._batches import load_batches
+from fair_tta.images._inputs import (
+    check_dimensions,
+    check_images,
+    features_alone_error,
+    have_stored_views,
+    is_array,
+    reject_feature_rows,
 )
-from fair_tta.images._batches import are_files, load_batches, load_batches_ahead
 from fair_tta.images._load import ImageInput, image_bar, is_single_image
 from fair_tta.images._stored import (
-    ROWS_PER_CHUNK,
     Features,
-    StoredFeature,
     as_unit_features,
     dtype_of,
     has_stored_features,
     stack_features,
 )
 from fair_tta.images._views import AugMix
-from fair_tta.images._vision import Vision, image_digest
+from fair_tta.images._vision import Vision
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
+from fair_tta.methods._answer import answer_batch
 from fair_tta.methods._base import (
     Adapter,
-    PixelAdapter,
     check_adapter,
-    non_finite_error,
 )
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitting import (
-    ClassLabels,
-    SensitiveLabels,
-    fit_method,
-    save_adapter,
-    warn_if_other_model,
-)
-from fair_tta.methods._predictions import fetch_to_cpu, is_builtin, to_predictions
+from fair_tta.methods._fitting import fit_method, save_adapter, warn_if_other_model
+from fair_tta.methods._predictions import fetch_to_cpu, is_builtin
+from fair_tta.methods._reference_labels import ClassLabels, SensitiveLabels
 from fair_tta.methods._registry import Adapters, AnyAdapter, resolve_adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend
 from fair_tta.models._loading import load, with_compiled_vision
 from fair_tta.models._stored_text import TextTable, sees_images
-from fair_tta.prediction import Prediction, Predictions, shortened
+from fair_tta.prediction import Prediction, Predictions
 from fair_tta.prompts._task import CurrentTask, Task
 from fair_tta.prompts._templates import (
     ClassNames,
@@ -73,12 +70,10 @@ from fair_tta.prompts._templates import (
 if TYPE_CHECKING:
     from fair_tta.auditing import Audit, Examination, Mitigation
     from fair_tta.auditing._run import HarmSets
-    from fair_tta.metrics._answer_table import Column, Sensitive
+    from fair_tta.metrics._types import Column, Sensitive
 
-_MANY = 20  # images of a call; with more its cost is logged
-_LARGEST = (
-    sys.float_info.max
-)  # less than some whole numbers, which are less than infinity
+# A call with more images than this takes long enough for its cost to be worth a log line.
+_LOG_COST_ABOVE_IMAGES = 20
 
 
 class FairTPTClassifier:
@@ -87,9 +82,9 @@ class FairTPTClassifier:
     Args:
         model: a transformers model, a transformers zero-shot pipeline, open_clip's
             ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
-            transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
-            it was: weights, flags, mode, hooks, dtype and device. Weights that you change later are
-            noticed at the next call if PyTorch counts the change; see `forget`.
+            transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. After each call it
+            is unchanged: weights, flags, mode, hooks, dtype and device. Weights that you change
+            later are noticed at the next call if PyTorch counts the change; see `forget`.
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
@@ -149,36 +144,33 @@ class FairTPTClassifier:
         compile_vision: bool = False,
         cache: Cache | None = None,
     ) -> None:
-        names, attributes = parse_names("targets", targets), parse_sensitive(sensitive)
+        # Arguments are checked before the model is loaded, which may take minutes.
+        class_names = parse_names("targets", targets)
+        attributes = parse_sensitive(sensitive)
         templates = parse_template(template, bool(attributes))
         check_count("batch_size", batch_size)
-        if isinstance(scale, Tensor) and scale.numel() == 1:
-            scale = scale.item()  # as of model.logit_scale.exp()
-        if scale is not None:
-            check_number(
-                "scale", scale, "be a positive number", lambda x: 0 < x <= _LARGEST
-            )
-        if not isinstance(cache, Cache | None):
-            raise FairTTAError(
-                f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).",
-                argument="cache",
-            )
-        self._cache = Cache() if cache is None else cache
-        self._backend: Backend = load(model, processor, device=device, dtype=dtype)
+        scale = _check_scale(scale)
+        self._cache = _check_cache(cache)
+
+        backend = load(model, processor, device=device, dtype=dtype)
         self._loaded_as = device, dtype
-        if compile_vision:
-            self._backend = with_compiled_vision(self._backend)
-        self._current = CurrentTask(
-            Task(self._backend, names, attributes, templates, scale, cache=self._cache)
+        self._backend: Backend = (
+            with_compiled_vision(backend) if compile_vision else backend
         )
         self._vision = Vision(self._backend, views, seed, self._cache)
+        task = Task(
+            self._backend, class_names, attributes, templates, scale, cache=self._cache
+        )
+        self._current = CurrentTask(task)
         self._batch_size = min(batch_size, sys.maxsize)
-        tuned = FairTPT() if sees_images(self._backend) else AssociationCorrection()
-        default = tuned if attributes else ZeroShot()
-        method = default if adapter is None else resolve_adapter(adapter)
+        if adapter is None:
+            method = _default_adapter(self._backend, bool(attributes))
+        else:
+            method = resolve_adapter(adapter)
         self.adapter: Adapter = check_adapter(method, self._task)
         if not sees_images(self._backend):
-            _ = self._task.scale  # a text tower may not know it
+            # A text tower alone may not know its temperature: fail here, not at the first call.
+            _ = self._task.scale
         self._has_logged_cost = False
 
     @classmethod
@@ -194,7 +186,7 @@ class FairTPTClassifier:
         batch_size: int = 16,
         cache: Cache | None = None,
     ) -> Self:
-        """A classifier of stored features with stored text features, without any model.
+        """Return a classifier of stored features with stored text features, without any model.
 
         Pass `Features` wherever images are taken.
 
@@ -220,100 +212,15 @@ class FairTPTClassifier:
             'cat'
         """
         return cls(
-            TextTable(text_features, scale), targets, sensitive, template,
-            adapter=adapter, scale=scale, batch_size=batch_size, cache=cache,
-        )  # fmt: skip
-
-    def with_adapter(self, adapter: AnyAdapter) -> Self:
-        """The same classifier with another method; features of prompts and views are shared.
-
-        The method may be given as an object, by its name on the command line, or as the path of a
-        saved one.
-        """
-        other = copy.copy(self)
-        with self._current.borrow() as task:
-            other.adapter = check_adapter(resolve_adapter(adapter), task)
-        return other
-
-    def with_views(self, views: Any = None, seed: int | None = None) -> Self:
-        """Return the same classifier with other views or another seed of them; None keeps them."""
-        other = copy.copy(self)
-        views = self._vision.views if views is None else views
-        seed = self._vision.seed if seed is None else seed
-        other._vision = Vision(self._backend, views, seed, self._cache)
-        return other
-
-    def fit(
-        self,
-        images: Any,
-        labels: ClassLabels | None = None,
-        sensitive: SensitiveLabels | None = None,
-        *,
-        progress: bool = False,
-    ) -> Self:
-        """Fit the classifier's method on reference images, and return the classifier.
-
-        `adapter` is replaced by a fitted copy; the object that was passed in stays as it is. Other
-        classifiers keep their methods: ``clf.with_adapter("logit-balance").fit(images)`` leaves
-        `clf` alone. A method that is fitted already is fitted again, from these images alone.
-
-        Args:
-            images: some hundred, of the groups that will be met, in about the shares in which they
-                will be met; or their `Features`, of which the first view counts. They are read
-                `batch_size` at a time, and not kept.
-            labels: for a method that learns from classes, the class of each image, None where it
-                is not known, or ``{place of an image: class}``.
-            sensitive: for a method that learns from attribute values, the value of each image, or
-                ``{attribute: values}``; each value has to have an image.
-            progress: show a progress bar.
-
-        Raises:
-            FairTTAError: the method does not learn from images, lacks labels or attribute values,
-                or has no use for them.
-
-        Example:
-            >>> from fair_tta import miniature
-            >>> task = miniature.BIRDS
-            >>> clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
-            >>> images = (drawn.image for drawn in task.draw(300, seed=1))
-            >>> balanced = clf.with_adapter("logit-balance").fit(images)
-            >>> balanced.predict(task.draw(1)[0].image).label
-            'water bird'
-        """
-        fitted = fit_method(
-            self, self.adapter, images, labels, sensitive, progress=progress
+            TextTable(text_features, scale),
+            targets,
+            sensitive,
+            template,
+            adapter=adapter,
+            scale=scale,
+            batch_size=batch_size,
+            cache=cache,
         )
-        with self._current.borrow() as task:  # no other thread is answering meanwhile
-            self.adapter = check_adapter(fitted, task)
-        return self
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the method and what it has learnt, not the model, to a safetensors file.
-
-        The path is an adapter: ``FairTPTClassifier(..., adapter="fitted.safetensors")``. Loading it
-        runs no code, and another model or other prompts are refused.
-
-        Raises:
-            FairTTAError: the method has not been fitted, or has a setting that is neither a number
-                nor a text.
-        """
-        with self._current.borrow() as task:
-            save_adapter(self.adapter, path, task)
-
-    def forget(self) -> None:
-        """Drop all features, also those of other classifiers that share the cache.
-
-        Call it after a change of the model that PyTorch does not count: numbers written through
-        ``.data``, NumPy or another process, weights that were made in `torch.inference_mode`,
-        settings or code of a module or of the image processor, and hooks on all modules at once.
-        All other changes of weights, modules and forward hooks are noticed at the next call.
-        """
-        self._current.renew()
-
-    @property
-    def _task(self) -> Task:
-        """The text side for the weights at the last call; another one after they have changed."""
-        return self._current.task
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -326,6 +233,11 @@ class FairTPTClassifier:
         return {
             attribute: tuple(names) for attribute, names in self._task.sensitive.items()
         }
+
+    @property
+    def _task(self) -> Task:
+        """The text side for the weights at the last call; another one after they have changed."""
+        return self._current.task
 
     # A path is a sequence of strings too, and a sequence an iterable: the first that fits counts.
     @overload
@@ -383,11 +295,11 @@ class FairTPTClassifier:
             )
         if is_single_image(images):
             if errors == "skip":
-                return next(self._stream([images], progress, skip=True))
+                return next(self._stream([images], progress, skip_unreadable=True))
             self.adapter._check_ready()
             return self._predict_batch([self._load(images)])[0]
         adapter = self.adapter
-        stream = self._stream(checked_images(images), progress, errors == "skip")
+        stream = self._stream(check_images(images), progress, errors == "skip")
         if isinstance(images, Iterator):
             return stream
         return Predictions(list(stream), self.targets, adapter)
@@ -396,207 +308,155 @@ class FairTPTClassifier:
         self,
         images: Iterable[Any],
         progress: bool,
-        skip: bool = False,
+        skip_unreadable: bool = False,
         digests: list[str] | None = None,
     ) -> Iterator[Any]:
-        """Predictions, and with `skip` None for images that cannot be read.
+        """Return predictions, and None for images that cannot be read if they are skipped.
 
         The digest of each image that could be read is added to `digests`.
         """
-        adapter = (
-            self.adapter
-        )  # the same for all, though another thread may fit it meanwhile
+        # One method for the whole stream, though another thread may fit the classifier meanwhile.
+        adapter = self.adapter
         adapter._check_ready()
-        return self._streamed(adapter, images, progress, skip, digests)
-
-    def _streamed(
-        self,
-        adapter: Adapter,
-        images: Iterable[Any],
-        progress: bool,
-        skip: bool,
-        digests: list[str] | None,
-    ) -> Iterator[Any]:
-        batches = load_batches_ahead if are_files(images) else load_batches
-        size = self._batch_size
-        if isinstance(images, Features) and images._views is None:
-            size = max(size, ROWS_PER_CHUNK)
         warn_if_other_model(images, self._task)
-        place, start = 0, perf_counter()
-        with image_bar(images, progress) as bar:
-            for batch in batches(
-                images, self._load_or_error if skip else self._load, size
-            ):
-                failed = [
-                    im if isinstance(im, ImageError) else None for im in batch.images
-                ]
-                readable = [im for im in batch.images if not isinstance(im, ImageError)]
-                if digests is not None:
-                    digests.extend(map(image_digest, readable))
-                answers = self._predict_batch(readable, adapter)
-                del readable
-                batch.images.clear()  # room for others
-                batch.wait_for_decoding()
-                bar.update(len(failed))
-                if answers:
-                    self._log_cost(images, (perf_counter() - start) / len(answers))
-                found = iter(answers)
-                for error in failed:
-                    if error is not None:
-                        warnings.warn(f"image {place}: {error}", stacklevel=3)
-                    yield None if error is not None else next(found)
-                    place += 1
-                if batch.error is not None:
-                    raise batch.error
-
-    def _load_or_error(self, image: Any) -> Any:
-        try:
-            return self._load(image)
-        except ImageError as error:
-            return error
+        return stream_predictions(
+            images,
+            self._load,
+            lambda batch: self._predict_batch(batch, adapter),
+            batch_size=self._batch_size,
+            progress=progress,
+            skip_unreadable=skip_unreadable,
+            digests=digests,
+            log_cost=self._log_cost,
+        )
 
     def _load(self, image: Any) -> Any:
-        """`Vision.load`, but refuse what may be features, of which an image would be made."""
-        is_array = isinstance(image, np.ndarray | Tensor)
-        if is_array and image.ndim == 2 and sees_images(self._backend):
+        """Return an image ready to be encoded, in memory and with its orientation applied."""
+        if is_array(image) and sees_images(self._backend):
             with self._current.borrow() as task:
                 dim = task.target_features.shape[-1]
-            if image.shape[1] == dim:
-                raise FairTTAError(
-                    f"`images` should not be a two-dimensional array with rows of {dim} numbers, "
-                    f"as long as the features of {self._backend.name} (got {list(image.shape)}): "
-                    "pass Features(array) if its rows are features, or array[:, :, None] if it is "
-                    "a grey image.",
-                    argument="images",
-                )
+            reject_feature_rows(image, dim, self._backend.name)
         return self._vision.load(image)
-
-    def _log_cost(self, images: Iterable[Any], seconds: float) -> None:
-        """Once, if there are many images, each with many views; `seconds` an image took."""
-        views = self._vision.count or "several"
-        if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
-            return
-        if isinstance(images, Sized) and len(images) > _MANY:
-            self._has_logged_cost = True
-            logging.getLogger(__name__).info(
-                f"{type(self.adapter).__name__} encodes {views} views of each image: "
-                f"{seconds:.2g} s per image, {len(images) * seconds / 60:.2g} minutes for "
-                f"{len(images)}. A method with one view encodes one: "
-                "with_adapter('association-correction')."
-            )
 
     def _predict_batch(
         self, images: Sequence[Any], adapter: Adapter | None = None
     ) -> list[Prediction]:
-        """Encode the images once, let the adapter work, and set its answer beside zero-shot's."""
-        adapter = self.adapter if adapter is None else adapter
-        needs = adapter.needs
+        """Encode loaded images and their views once, and answer from their features."""
         if not images:
             return []
-        with self._current.borrow(
-            exclusive=needs.prompt_gradient or needs.pixels
-        ) as task:
-            if needs.pixels and has_stored_features(images):
-                raise _only_features()
+        adapter = self.adapter if adapter is None else adapter
+        needs = adapter.needs
+        is_stored = has_stored_features(images)
+        if needs.pixels and is_stored:
+            raise features_alone_error()
+        # Methods that tune replace parts of the model for a while: no other thread may use it then.
+        exclusive = needs.prompt_gradient or needs.pixels
+        with self._current.borrow(exclusive=exclusive) as task:
+            # A method that needs pixels makes views of its own, with gradients.
             features = self._encode(task, images, needs.views and not needs.pixels)
-            if has_stored_features(images):
+            if is_stored:
                 task = task._for_image_dtype(dtype_of(images))
-            return self._from_features(adapter, task, features, images)
+            return answer_batch(adapter, task, self._vision, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
-        if not has_stored_features(images):
-            features = self._vision.features(images, with_views)
-            check_dimensions(self._backend.name, features, task.target_features)
-            return features
-        if with_views and not _have_views(images):
-            raise _only_features()
-        features = stack_features(images, task.target_features)
-        return features if with_views else features[:, :1]
+        """Return unit features ``[images, views, dim]`` without gradients; view 0 is the image."""
+        if has_stored_features(images):
+            if with_views and not have_stored_views(images):
+                raise features_alone_error()
+            features = stack_features(images, task.target_features)
+            return features if with_views else features[:, :1]
+        features = self._vision.features(images, with_views)
+        check_dimensions(self._backend.name, features, task.target_features)
+        return features
 
     def _predict_encoded(
         self, features: Tensor, images: Sequence[Any] = ()
     ) -> list[Prediction]:
-        """Predictions from what `encode` returns, as one batch.
+        """Return predictions from what `encode` returns, as one batch.
 
-        Only a cross-fitted method looks at the `images` that they are of.
+        Only a cross-fitted method looks at the `images` that the features are of.
         """
         adapter = self.adapter
         adapter._check_ready()
         with self._current.borrow() as task:
-            unit = as_unit_features(features, task.target_features)
-            return self._from_features(adapter, task, unit, images) if len(unit) else []
+            unit_features = as_unit_features(features, task.target_features)
+            if not len(unit_features):
+                return []
+            return answer_batch(adapter, task, self._vision, unit_features, images)
 
-    def _from_features(
-        self,
-        adapter: Adapter,
-        task: Task,
-        features: Tensor,
-        images: Sequence[Image] = (),
-    ) -> list[Prediction]:
-        if isinstance(adapter, CrossFitted) and images:
-            answers: dict[int, Prediction] = {}
-            for fit, places in adapter.folds(images):
-                some = [images[place] for place in places]
-                found = self._from_features(fit, task, features[places], some)
-                answers.update(zip(places, found, strict=True))
-            return [answers[place] for place in range(len(images))]
-        adapted = zero_shot = ZeroShot().adapt(task, features)
-        try:
-            if isinstance(adapter, PixelAdapter) and images:
-                adapted = adapter.adapt_pixels(task, self._vision, images)
-            elif adapter != ZeroShot():
-                adapted = adapter.adapt(task, features)
-        except Exception:
-            if not zero_shot.probabilities.isfinite().all():  # which explains it
-                raise non_finite_error(task) from None
-            raise
-        return to_predictions(task, zero_shot, adapted, adapter)
+    def _log_cost(self, images: Iterable[Any], seconds_per_image: float) -> None:
+        """Log once what many views of many images cost."""
+        views = self._vision.count or "several"
+        if self._has_logged_cost or views == 1 or not self.adapter.needs.views:
+            return
+        if not isinstance(images, Sized) or len(images) <= _LOG_COST_ABOVE_IMAGES:
+            return
+        self._has_logged_cost = True
+        minutes = len(images) * seconds_per_image / 60
+        logging.getLogger(__name__).info(
+            f"{type(self.adapter).__name__} encodes {views} views of each image: "
+            f"{seconds_per_image:.2g} s per image, {minutes:.2g} minutes for "
+            f"{len(images)}. A method with one view encodes one: "
+            "with_adapter('association-correction')."
+        )
 
     def predict_proba(
         self, images: Any, *, progress: bool = False
     ) -> npt.NDArray[np.float64]:
-        """Probabilities in the order of `targets`: ``[targets]``, or ``[images, targets]``.
+        """Return probabilities in the order of `targets`: ``[targets]`` or ``[images, targets]``.
 
-        Of `Features`, of which there may be millions, nothing else is computed.
+        For `Features`, of which there may be millions, only the probabilities are computed.
         """
         if is_single_image(images):
             return np.array(list(self.predict(images).probabilities.values()))
-        self.adapter._check_ready()
         if isinstance(images, Features):
+            self.adapter._check_ready()
             warn_if_other_model(images, self._task)
-            # filled in: many small arrays that stay would keep large ones from being freed
-            found, done = np.empty((len(images), len(self.targets))), 0
-            with image_bar(images, progress) as bar:
-                for chunk in images._chunks():
-                    found[done : done + len(chunk)] = self._probabilities(chunk)
-                    done += len(chunk)
-                    bar.update(len(chunk))
-            return found
-        stream = self._stream(checked_images(images), progress)
-        rows = [list(p.probabilities.values()) for p in stream]
+            return self._fill_probabilities(images, progress)
+        rows = [
+            list(prediction.probabilities.values())
+            for prediction in self._stream(check_images(images), progress)
+        ]
         return np.array(rows, dtype=np.float64).reshape(-1, len(self.targets))
 
-    def _probabilities(self, features: Features) -> npt.NDArray[np.float64]:
-        """What `_predict_batch` finds, ``[images, targets]``, by the shortest way there is."""
+    def _fill_probabilities(
+        self, features: Features, progress: bool
+    ) -> npt.NDArray[np.float64]:
+        """Return probabilities of stored features, ``[images, targets]``."""
+        # One large array is filled: many small ones that stay alive between the large temporaries
+        # would keep the allocator from returning memory.
+        probabilities = np.empty((len(features), len(self.targets)))
+        start = 0
+        with image_bar(features, progress) as bar:
+            for chunk in features._chunks():
+                stop = start + len(chunk)
+                probabilities[start:stop] = self._chunk_probabilities(chunk)
+                bar.update(len(chunk))
+                start = stop
+        return probabilities
+
+    def _chunk_probabilities(self, features: Features) -> npt.NDArray[np.float64]:
+        """Return the probabilities of `_predict_batch`, without making predictions if possible."""
         adapter = self.adapter
-        with self._current.borrow(exclusive=adapter.needs.prompt_gradient) as task:
-            is_plain = not isinstance(adapter, CrossFitted) and not adapter.needs.pixels
-            if is_builtin(adapter) and is_plain:
-                encoded = self._encode(task, features, adapter.needs.views)
+        needs = adapter.needs
+        is_plain = is_builtin(adapter) and not isinstance(adapter, CrossFitted)
+        with self._current.borrow(exclusive=needs.prompt_gradient) as task:
+            if is_plain and not needs.pixels:
+                encoded = self._encode(task, features, needs.views)
                 seen = task._for_image_dtype(dtype_of(features))
-                found = adapter.adapt(seen, encoded).probabilities
-                if bool(found.isfinite().all()):
-                    return fetch_to_cpu({0: found})[0].numpy()
-            answers = self._predict_batch(features, adapter)
-            return np.array([list(answer.probabilities.values()) for answer in answers])
+                probabilities = adapter.adapt(seen, encoded).probabilities
+                if bool(probabilities.isfinite().all()):
+                    return fetch_to_cpu({0: probabilities})[0].numpy()
+            predictions = self._predict_batch(features, adapter)
+        return np.array([list(one.probabilities.values()) for one in predictions])
 
     def encode(
         self, images: Sequence[ImageInput], *, with_views: bool = True
     ) -> Tensor:
-        """Unit features of images and their views: ``[images, views, dim]``; view 0 is the image.
+        """Return unit features of images and their views, ``[images, views, dim]``.
 
-        They do not depend on the adapter: keep them to try further settings without another pass
-        through the vision tower, ``predict(Features(encoded))``.
+        View 0 is the image. They do not depend on the adapter: keep them to try further settings
+        without another pass through the vision tower, ``predict(Features(encoded))``.
 
         Args:
             images: a list of images. Of none there are features ``[0, views, dim]``, with 1 for
@@ -608,24 +468,100 @@ class FairTPTClassifier:
                 "`images` should be a list of images (got one): encode([image]).",
                 argument="images",
             )
-        parts = []
-        for batch in load_batches(checked_images(images), self._load, sys.maxsize):
+        encoded = []
+        for batch in load_batches(check_images(images), self._load, sys.maxsize):
             if batch.error is not None:
                 raise batch.error.__cause__ or batch.error
             with self._current.borrow() as task:
-                parts.append(self._encode(task, batch.images, with_views))
-        if parts:
-            return torch.cat(parts)
+                encoded.append(self._encode(task, batch.images, with_views))
+        if encoded:
+            return torch.cat(encoded)
         with self._current.borrow() as task:
-            count = self._vision.count if with_views else 1
-            return task.target_features.new_empty(
-                0, count or 1, task.target_features.shape[1]
-            )
+            views = self._vision.count if with_views else 1
+            dim = task.target_features.shape[1]
+            return task.target_features.new_empty(0, views or 1, dim)
+
+    def with_adapter(self, adapter: AnyAdapter) -> Self:
+        """Return the same classifier with another method; features are shared.
+
+        The method may be given as an object, by its name on the command line, or as the path of a
+        saved one.
+        """
+        other = copy.copy(self)
+        with self._current.borrow() as task:
+            other.adapter = check_adapter(resolve_adapter(adapter), task)
+        return other
+
+    def with_views(self, views: Any = None, seed: int | None = None) -> Self:
+        """Return the same classifier with other views or another seed of them; None keeps them."""
+        other = copy.copy(self)
+        views = self._vision.views if views is None else views
+        seed = self._vision.seed if seed is None else seed
+        other._vision = Vision(self._backend, views, seed, self._cache)
+        return other
+
+    def fit(
+        self,
+        images: Any,
+        labels: ClassLabels | None = None,
+        sensitive: SensitiveLabels | None = None,
+        *,
+        progress: bool = False,
+    ) -> Self:
+        """Fit the classifier's method on reference images, and return the classifier.
+
+        `adapter` is replaced by a fitted copy; the object that was passed in is unchanged. Other
+        classifiers keep their methods: ``clf.with_adapter("logit-balance").fit(images)`` leaves
+        `clf` alone. A method that is fitted already is fitted again, from these images alone.
+
+        Args:
+            images: some hundred, of the groups that will be met, in about the shares in which they
+                will be met; or their `Features`, of which the first view counts. They are read
+                `batch_size` at a time, and not kept.
+            labels: for a method that learns from classes, the class of each image, None where it
+                is not known, or ``{place of an image: class}``.
+            sensitive: for a method that learns from attribute values, the value of each image, or
+                ``{attribute: values}``; each value has to have an image.
+            progress: show a progress bar.
+
+        Raises:
+            FairTTAError: the method does not learn from images, lacks labels or attribute values,
+                or has no use for them.
+
+        Example:
+            >>> from fair_tta import miniature
+            >>> task = miniature.BIRDS
+            >>> clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
+            >>> images = (drawn.image for drawn in task.draw(300, seed=1))
+            >>> balanced = clf.with_adapter("logit-balance").fit(images)
+            >>> balanced.predict(task.draw(1)[0].image).label
+            'water bird'
+        """
+        fitted = fit_method(
+            self, self.adapter, images, labels, sensitive, progress=progress
+        )
+        # Under the lock, so that the method does not change while another thread answers.
+        with self._current.borrow() as task:
+            self.adapter = check_adapter(fitted, task)
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the method and what it has learned, not the model, to a safetensors file.
+
+        The path is an adapter: ``FairTPTClassifier(..., adapter="fitted.safetensors")``. Loading it
+        runs no code, and another model or other prompts are refused.
+
+        Raises:
+            FairTTAError: the method has not been fitted, or has a setting that is neither a number
+                nor a text.
+        """
+        with self._current.borrow() as task:
+            save_adapter(self.adapter, path, task)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the method as an ONNX file: features of images in, probabilities out.
 
-        The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
+        The prompts, and what the method has learned, are inside. ``features`` are ``[images, dim]``
         in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
         `predict_proba` of `Features` to 1e-5, which is checked. Labels are in its metadata as
         ``targets``.
@@ -636,13 +572,23 @@ class FairTPTClassifier:
 
         Raises:
             FairTTAError: the method has not been fitted, or needs more than one feature of an image
-                or an operator that ONNX does not have; the file at `path` stays as it was.
+                or an operator that ONNX does not have; the file at `path` is left unchanged.
         """
         from fair_tta._onnx import export_head
 
         self.adapter._check_fitted()
         with self._current.borrow() as task:
             export_head(self.adapter, task, path)
+
+    def forget(self) -> None:
+        """Drop all features, also those of other classifiers that share the cache.
+
+        Call it after a change of the model that PyTorch does not count: numbers written through
+        ``.data``, NumPy or another process, weights that were made in `torch.inference_mode`,
+        settings or code of a module or of the image processor, and hooks on all modules at once.
+        All other changes of weights, modules and forward hooks are noticed at the next call.
+        """
+        self._current.renew()
 
     def audit(
         self,
@@ -679,9 +625,8 @@ class FairTPTClassifier:
             progress: show a progress bar.
             interval: how intervals are made.
         """
-        from fair_tta.auditing._classify import (
-            audit_classifier,
-        )  # an outer room: when asked
+        # Auditing lies above the classifier, so it is imported when it is needed.
+        from fair_tta.auditing._classify import audit_classifier
 
         return audit_classifier(
             self,
@@ -705,7 +650,7 @@ class FairTPTClassifier:
         progress: bool = False,
         interval: Interval = DEFAULT,
     ) -> Examination:
-        """Look at images without labels: what is perceived, stop signs, what adapters would do.
+        """Look at images without labels: what is perceived, and what methods would change.
 
         Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
         not a measurement on people, and says nothing about accuracy. Small copies of some images
@@ -764,9 +709,9 @@ class FairTPTClassifier:
 
     def __repr__(self) -> str:
         values = [
-            f"{a!r}: ({shortened(map(repr, v))})" for a, v in self.sensitive.items()
+            f"{a!r}: ({abbreviate(map(repr, v))})" for a, v in self.sensitive.items()
         ]
-        targets = shortened(map(repr, self.targets))
+        targets = abbreviate(map(repr, self.targets))
         return (
             f"FairTPTClassifier({self._backend.name!r}, targets=[{targets}], "
             f"sensitive={{{', '.join(values)}}}, adapter={self.adapter!r})"
@@ -774,55 +719,40 @@ class FairTPTClassifier:
 
     def _repr_html_(self) -> str:
         """Return the model, its prompts and the method, for notebooks."""
-        sentences = self._task.templates.sentences
-        facts = {
-            "model": self._backend.name,
-            "targets": shortened(self.targets),
-            **{
-                f"sensitive: {a}": shortened(names)
-                for a, names in self.sensitive.items()
-            },
-            **{
-                f"prompt: {name}": str(text) for name, text in sentences.items() if text
-            },
-            "adapter": repr(self.adapter),
-            "views": repr(self._vision.views),
-        }
-        return facts_table(facts)
-
-
-def check_dimensions(name: str, images: Tensor, texts: Tensor) -> None:
-    """Raise `ModelError` if features of images and of prompts cannot be compared."""
-    if images.shape[-1] != texts.shape[-1]:
-        raise ModelError(
-            f"{name} has image features of {images.shape[-1]} numbers and text features of "
-            f"{texts.shape[-1]}: both sides should be of the same model, with its projections."
+        return classifier_table(
+            model=self._backend.name,
+            targets=self.targets,
+            sensitive=self.sensitive,
+            sentences=self._task.templates.sentences,
+            adapter=repr(self.adapter),
+            views=repr(self._vision.views),
         )
 
 
-def checked_images(images: Any) -> Iterable[Any]:
-    """Several images, or an error."""
-    if isinstance(images, Mapping) or not hasattr(images, "__iter__"):
-        raise ImageError(
-            "`images` should be an image (PIL image, path, bytes, array or tensor) or an "
-            f"iterable of images (got {type(images).__name__}).",
-            argument="images",
+def _check_scale(scale: Any) -> float | None:
+    """Return the inverse temperature as a number; None is the model's own."""
+    if isinstance(scale, Tensor) and scale.numel() == 1:
+        scale = scale.item()  # as of model.logit_scale.exp()
+    if scale is not None:
+        # Python's integers may be larger than any float, and yet below infinity.
+        largest = sys.float_info.max
+        check_number("scale", scale, "be a positive number", lambda x: 0 < x <= largest)
+    return scale  # type: ignore[no-any-return]
+
+
+def _check_cache(cache: Any) -> Cache:
+    if cache is None:
+        return Cache()
+    if not isinstance(cache, Cache):
+        raise FairTTAError(
+            f"`cache` should be a Cache such as Cache(2**28) (got {cache!r}).",
+            argument="cache",
         )
-    several: Iterable[Any] = images
-    is_nested = isinstance(images, Tensor) and images.is_nested  # it has no length
-    return images.unbind() if is_nested else several
+    return cache
 
 
-def _have_views(images: Sequence[Any]) -> bool:
-    """Return whether these stored features are of images and their views."""
-    first = images[0]
-    return first.values.ndim == 2 if isinstance(first, StoredFeature) else False
-
-
-def _only_features() -> FairTTAError:
-    return FairTTAError(
-        "stored features have neither pixels nor further views (`with_views`): choose a "
-        "method that works on features, such as with_adapter('association-correction'), or pass "
-        "the images.",
-        argument="with_views",
-    )
+def _default_adapter(backend: Backend, has_attributes: bool) -> Adapter:
+    """Return the paper's method, or what a classifier without images or attributes can do."""
+    if not has_attributes:
+        return ZeroShot()
+    return FairTPT() if sees_images(backend) else AssociationCorrection()

@@ -1,4 +1,4 @@
-"""What fair-tta raises when the input, not the code, is at fault, or a package is missing."""
+"""Errors and warnings about the input, and the checks that raise them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class FairTTAError(ValueError):
-    """Base class: catch it to catch everything fair-tta raises on purpose."""
+    """Base class of everything fair-tta raises on purpose."""
 
     def __init__(self, *texts: object, argument: str | None = None) -> None:
         super().__init__(*texts)
@@ -33,25 +33,26 @@ class FairTTAError(ValueError):
         return self._argument
 
     def _named(self, names: Mapping[str, str]) -> str:
-        """The message with other names for arguments, such as those of options.
+        """Return the message with other names for arguments, such as those of options.
 
         Example:
             >>> FairTTAError("`model='x'` could not be loaded.")._named({"model": "--model"})
             "`--model 'x'` could not be loaded."
         """
         text = str(self)
-        for name, other in names.items():
-            for end, then in ("`", "`"), ("=", " "), (" ", " "):
-                text = text.replace(f"`{name}{end}", f"`{other}{then}")
+        for argument, option in names.items():
+            text = text.replace(f"`{argument}`", f"`{option}`")
+            text = text.replace(f"`{argument} ", f"`{option} ")
+            text = text.replace(f"`{argument}=", f"`{option} ")
         return text
 
 
 class ImageError(FairTTAError):
-    """An image could not be read. The message has the path (if there is one) and the reason."""
+    """An image could not be read; the message has its path, if there is one, and the reason."""
 
 
 class PromptError(FairTTAError):
-    """Template or names cannot be made into prompts for this model."""
+    """A template or names cannot be made into prompts for this model."""
 
 
 class ModelError(FairTTAError):
@@ -63,7 +64,7 @@ class TowerError(ModelError):
 
 
 class DatasetError(FairTTAError):
-    """A dataset on disk is missing, is not what it should be, or holds nothing that can be used.
+    """A dataset on disk is missing, damaged, or holds nothing that can be used.
 
     Args:
         text: what is wrong.
@@ -90,48 +91,49 @@ class FeatureMismatchWarning(UserWarning):
 
 
 class UnknownAnswerWarning(UserWarning):
-    """Some answers are none of the classes; they count as wrong."""
+    """Some answers are not among the classes; they count as wrong."""
 
 
-def near(name: str, names: Collection[str]) -> str:
-    """A sentence with what may be meant by a name that is not one of these; empty if none is near.
+def suggest_name(name: str, names: Collection[str]) -> str:
+    """Return a sentence with the nearest of the known names; empty if none is near.
 
     Example:
-        >>> near("fair-ttp", ["fair-tpt", "zero"])
+        >>> suggest_name("fair-ttp", ["fair-tpt", "zero"])
         " Did you mean 'fair-tpt'?"
     """
-    from difflib import get_close_matches  # commands that succeed do not wait for it
+    # Imported here, because commands that succeed should not wait for it.
+    from difflib import get_close_matches
 
-    folded = {other.lower(): other for other in names}
-    found = get_close_matches(name.lower(), folded, 1)
-    return (
-        f" Did you mean {folded[found[0]]!r}?"
-        if found and folded[found[0]] != name
-        else ""
-    )
+    spellings = {known.lower(): known for known in names}
+    matches = get_close_matches(name.lower(), spellings, 1)
+    if not matches or spellings[matches[0]] == name:
+        return ""
+    return f" Did you mean {spellings[matches[0]]!r}?"
 
 
 def check_number(
     name: str, value: Any, should: str, fits: Callable[[Any], bool]
 ) -> None:
-    """Raise unless an argument is a number that fits; it `should`, say, "lie in [0, 1]"."""
+    """Raise unless an argument is a number that fits; `should` is, say, "lie in [0, 1]"."""
     if not isinstance(value, Real) or not fits(value):
         raise FairTTAError(f"`{name}` should {should} (got {value!r}).", argument=name)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless an argument is a whole number, not below `least`."""
-    should = f"be a whole number from {least} on"
-    check_number(
-        name, value, should, lambda x: isinstance(x, Integral) and int(x) >= least
-    )
+    """Raise unless an argument is an integer that is not below `least`."""
+
+    def is_count(number: Any) -> bool:
+        return isinstance(number, Integral) and int(number) >= least
+
+    check_number(name, value, f"be an integer >= {least}", is_count)
 
 
 def require(module: str, extra: str) -> Any:
-    """Import an optional module, or say which pip line installs it."""
+    """Import an optional module, or raise an error with the pip line that installs it."""
     try:
         return import_module(module)
     except ImportError as error:
+        package = module.partition(".")[0]
         raise ImportError(
-            f"this needs the package {module.partition('.')[0]!r}: pip install 'fair-tta[{extra}]'"
+            f"this needs the package {package!r}: pip install 'fair-tta[{extra}]'"
         ) from error

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import GroupsOver, schema
+from internals import GroupByText, schema
 from msgspec import to_builtins
 
 from fair_tta import FairTPT, metrics
@@ -58,7 +58,7 @@ def both() -> Audit:
 def test_holds_what_the_functions_say() -> None:
     found = full()
     case = TRUTH, BEFORE, {"gender": GENDER}
-    suffixes: dict[GroupsOver, str] = {"target and sensitive": "", "sensitive": "_s"}
+    suffixes: dict[GroupByText, str] = {"target and sensitive": "", "sensitive": "_s"}
     for over, suffix in suffixes.items():
         expected = metrics.worst_group_accuracy(*case, over=over)
         assert found.estimate("worst_group_accuracy" + suffix) == expected

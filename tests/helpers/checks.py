@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from internals import Task, Templates, unit
+from internals import Task, Templates, unit_features
 from PIL import Image
 from torch import Tensor
 
@@ -44,7 +44,7 @@ def assert_splice_is_exact(backend: Any, own: Any) -> None:
         with torch.no_grad():
             spliced = task.encode(prompts, task.context)
             torch.testing.assert_close(
-                spliced, unit(own(prompts.tokens)), rtol=0, atol=1e-5
+                spliced, unit_features(own(prompts.tokens)), rtol=0, atol=1e-5
             )
 
 
@@ -84,7 +84,10 @@ def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
     tokens = backend.tokenize(["a cat", "a picture of a big black dog on water"])
     with torch.no_grad():
         torch.testing.assert_close(
-            unit(backend.encode_text(tokens)), unit(own(tokens)), rtol=0, atol=1e-5
+            unit_features(backend.encode_text(tokens)),
+            unit_features(own(tokens)),
+            rtol=0,
+            atol=1e-5,
         )
     seen: list[int] = []
     layer = backend.layer

@@ -15,40 +15,37 @@ from fair_tta._identity import feature_identity
 from fair_tta._identity import fingerprint
 from fair_tta._identity import model_identity
 from fair_tta._identity import weights_hash
-from fair_tta._io import Unlisted
+from fair_tta._io import UnlistedFolder
 from fair_tta._io import printable
-from fair_tta._io import text_cell
-from fair_tta._io import walk
-from fair_tta._io import whole_file
-from fair_tta._io import write_row
-from fair_tta._io import write_whole
-from fair_tta._linalg import basis_of
-from fair_tta._linalg import coarsest
-from fair_tta._linalg import floor_of
+from fair_tta._io import csv_cell
+from fair_tta._io import walk_files
+from fair_tta._io import atomic_file
+from fair_tta._io import write_csv_row
+from fair_tta._io import write_atomically
+from fair_tta._linalg import orthonormal_basis
+from fair_tta._linalg import least_precise_dtype
+from fair_tta._linalg import rounding_floor
 from fair_tta._linalg import is_rounding
 from fair_tta._linalg import length_and_direction
 from fair_tta._linalg import pair_differences
-from fair_tta._linalg import part_within
+from fair_tta._linalg import project_onto
 from fair_tta._linalg import project_out
-from fair_tta._linalg import unit
-from fair_tta._linalg import wide
-from fair_tta._spelling import escaped
-from fair_tta._spelling import folded
-from fair_tta._spelling import likely_labels
-from fair_tta._spelling import unseen_twins
+from fair_tta._linalg import unit_features
+from fair_tta._linalg import to_cpu_float64
+from fair_tta._spelling import escape_invisible
+from fair_tta._spelling import canonical_spelling
+from fair_tta._spelling import guess_labels
+from fair_tta._spelling import lookalikes
+from fair_tta.auditing._changed_images import ChangedImage
+from fair_tta.auditing._changed_images import ChangedImages
+from fair_tta.auditing._changed_images import small_copy
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._document import COMPARED_METRICS
 from fair_tta.auditing._document import schema
-from fair_tta.auditing._examination import Associations
-from fair_tta.auditing._examination import ChangedImage
-from fair_tta.auditing._examination import ChangedImages
 from fair_tta.auditing._examination import ExaminationDocument
-from fair_tta.auditing._examination import small_copy
 from fair_tta.auditing._examine import NOTICE
-from fair_tta.auditing._examine import change_labels
+from fair_tta.auditing._examine import associations_of
 from fair_tta.auditing._examine import examine_predictions
-from fair_tta.auditing._examine import gap_labels
-from fair_tta.auditing._examine import group_labels
 from fair_tta.auditing._judge import METRIC_ALIASES
 from fair_tta.auditing._judge import Verdict
 from fair_tta.auditing._judge import judge_threshold
@@ -56,6 +53,9 @@ from fair_tta.auditing._judge import label_cautions
 from fair_tta.auditing._judge import read_thresholds
 from fair_tta.auditing._judge import recommended_comparison
 from fair_tta.auditing._judge import verdict_on
+from fair_tta.auditing._label_plans import change_labels
+from fair_tta.auditing._label_plans import gap_labels
+from fair_tta.auditing._label_plans import group_labels
 from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
@@ -67,12 +67,13 @@ from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._label_files import LabelRow
-from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._image_paths import match_by_ends
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._label_values import MISSING_CELLS
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS
+from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
@@ -90,7 +91,7 @@ from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface
 from fair_tta.datasets._waterbirds import read_waterbirds
 from fair_tta.images import _augment as augment_module
-from fair_tta.images import _draw as draw_module
+from fair_tta.images import _draw_batch as draw_batch_module
 from fair_tta.images import _stored as stored_module
 from fair_tta.images import _vision as vision_module
 from fair_tta.images._batches import Decoder
@@ -99,10 +100,10 @@ from fair_tta.images._batches import are_files
 from fair_tta.images._batches import load_batches
 from fair_tta.images._draw import Recipe
 from fair_tta.images._draw import Renderer
-from fair_tta.images._draw import crop_batch
+from fair_tta.images._draw_batch import crop_batch
 from fair_tta.images._draw import render_views
-from fair_tta.images._draw import render_batch
-from fair_tta.images._draw import resampling_weights
+from fair_tta.images._draw_batch import render_batch
+from fair_tta.images._draw_batch import resampling_weights
 from fair_tta.images._draw import resize
 from fair_tta.images._fetch import _is_public
 from fair_tta.images._fetch import fetch_image
@@ -119,7 +120,7 @@ from fair_tta.images._views import AugMix
 from fair_tta.images._views import Identity
 from fair_tta.images._views import Views
 from fair_tta.images._views import content_generator
-from fair_tta.images._vision import PixelSpec
+from fair_tta.images._pixel_spec import PixelSpec
 from fair_tta.images._vision import Vision
 from fair_tta.images._vision import image_digest
 from fair_tta.lab import _terminal as terminal_module
@@ -257,7 +258,7 @@ from fair_tta.methods._base import Chained
 from fair_tta.methods._base import CLASS_LOST
 from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
-from fair_tta.methods._base import Texts
+from fair_tta.methods._base import TextFeatures
 from fair_tta.methods._base import UsesTexts
 from fair_tta.methods._base import check_adapter
 from fair_tta.methods._cross_fit import CrossFitted
@@ -329,20 +330,20 @@ from fair_tta.methods.tuning._weights import tuned_weight_names
 from fair_tta.metrics import _functions as functions_module
 from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable
-from fair_tta.metrics._answer_table import Floats
-from fair_tta.metrics._answer_table import Ints
+from fair_tta.metrics._types import Floats
+from fair_tta.metrics._types import Ints
 from fair_tta.metrics._answer_table import join_clusters
 from fair_tta.metrics._answer_table import read_answer_table
 from fair_tta.metrics._calibration import calibration
-from fair_tta.metrics._calibration import mean
+from fair_tta.metrics._calibration import mean_estimate
 from fair_tta.metrics._estimates import Estimate
-from fair_tta.metrics._estimates import GroupsOver
-from fair_tta.metrics._estimates import Over
-from fair_tta.metrics._estimates import undefined
+from fair_tta.metrics._estimates import GroupByText
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._estimates import undefined_estimate
 from fair_tta.metrics._groups import SELECTION_GAPS
 from fair_tta.metrics._groups import gaps_of_classes
-from fair_tta.metrics._metric import Figure
-from fair_tta.metrics._metric import Metric
+from fair_tta.metrics._metric import MetricDefinition
+from fair_tta.metrics._metric import RateMetric
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._perceived import pseudo_rates
@@ -350,14 +351,14 @@ from fair_tta.metrics._perceived import r_squared
 from fair_tta.metrics._rates import by_group
 from fair_tta.metrics._score_figures import calibration_error
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics.intervals._bootstrap import resampled
-from fair_tta.metrics.intervals._closed_forms import clopper_pearson_ends
-from fair_tta.metrics.intervals._closed_forms import mean_change_ends
-from fair_tta.metrics.intervals._closed_forms import mean_rate_ends
-from fair_tta.metrics.intervals._closed_forms import paired_ends
+from fair_tta.metrics.intervals._bootstrap import resampled_bounds
+from fair_tta.metrics.intervals._closed_forms import clopper_pearson_bounds
+from fair_tta.metrics.intervals._closed_forms import mean_change_bounds
+from fair_tta.metrics.intervals._closed_forms import mean_rate_bounds
+from fair_tta.metrics.intervals._closed_forms import paired_bounds
 from fair_tta.metrics.intervals._closed_forms import step_down
 from fair_tta.metrics.intervals._closed_forms import wilson
-from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._typical_gap import _Moments
 from fair_tta.metrics.intervals._typical_gap import _blocks
 from fair_tta.miniature._model import FOLDER

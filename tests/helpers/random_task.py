@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from hypothesis import strategies as st
-from internals import unit
+from internals import unit_features
 from torch import Tensor
 
 from fair_tta import Templates, ZeroShot
@@ -23,7 +23,9 @@ def random_units(seed: int, *shape: int) -> Tensor:
     """Unit vectors in float64, half of each common to all: image and text features are cones."""
     generator = torch.Generator().manual_seed(seed)
     common = torch.randn(shape[-1], generator=generator, dtype=torch.float64)
-    return unit(common + torch.randn(shape, generator=generator, dtype=torch.float64))
+    return unit_features(
+        common + torch.randn(shape, generator=generator, dtype=torch.float64)
+    )
 
 
 def softmax(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -46,7 +48,7 @@ class _Backend:
 def joint_of(target: Tensor, values: Tensor) -> Tensor:
     """Features of joint prompts, target by target, that follow from those of their parts."""
     y, s = target.unsqueeze(1), values.unsqueeze(0)
-    return unit(y + s + 4 * y * s).flatten(0, 1)
+    return unit_features(y + s + 4 * y * s).flatten(0, 1)
 
 
 def task_of(
@@ -144,7 +146,9 @@ def drawn(draw: st.DrawFn, views: int = 1) -> Drawn:
     }
     images = random_units(seed + 9, 6, 1, DIM)
     return Drawn(
-        target, sensitive, unit(images + 0.4 * random_units(seed + 8, 6, views, DIM))
+        target,
+        sensitive,
+        unit_features(images + 0.4 * random_units(seed + 8, 6, views, DIM)),
     )
 
 
@@ -156,5 +160,9 @@ def unrelated(draw: st.DrawFn, views: int = 1) -> Drawn:
     targets, shown = torch.zeros(DIM), torch.zeros(DIM)
     targets[:third] = 1
     shown[: 2 * third] = 1
-    hidden = {a: unit(z * (1 - shown)) for a, z in plain.sensitive.items()}
-    return Drawn(unit(plain.target * targets), hidden, unit(plain.features * shown))
+    hidden = {a: unit_features(z * (1 - shown)) for a, z in plain.sensitive.items()}
+    return Drawn(
+        unit_features(plain.target * targets),
+        hidden,
+        unit_features(plain.features * shown),
+    )

@@ -17,7 +17,7 @@ import pytest
 from checks import picture
 from cli_fixtures import NAMES, audit_arguments, call, write_labels
 from cli_fixtures import tiny_model as tiny_model
-from internals import ProblemKind, Unlisted, load_image, read_utkface, walk
+from internals import ProblemKind, UnlistedFolder, load_image, read_utkface, walk_files
 
 from fair_tta import FairTPTClassifier
 from fair_tta.datasets import BenchmarkTask
@@ -213,4 +213,6 @@ def test_a_folder_that_the_disk_does_not_give(
         raise OSError(errno.EIO, "Input/output error", str(tmp_path))
 
     monkeypatch.setattr(os, "scandir", failing)
-    assert list(walk(tmp_path)) == [Unlisted(str(tmp_path), "Input/output error")]
+    assert list(walk_files(tmp_path)) == [
+        UnlistedFolder(str(tmp_path), "Input/output error")
+    ]

@@ -49,7 +49,7 @@ def zeros(**changes: Any) -> Any:
     ],
 )
 def test_objects(clf: FairTPTClassifier, made: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=r"`views` should give .*" + message):
+    with pytest.raises(FairTTAError, match=r"`views` should return .*" + message):
         clf.with_views(Gives(made)).predict(PICTURE)
 
 
@@ -62,7 +62,7 @@ def test_objects_whose_arrays_are_as_they_should_be(clf: FairTPTClassifier) -> N
 @pytest.mark.parametrize("n", [None, "3", 0, -1, 2.5])
 def test_numbers_of_views(clf: FairTPTClassifier, n: Any) -> None:
     with pytest.raises(
-        FairTTAError, match=r"`views.n` should be a whole number from 1 on \(got"
+        FairTTAError, match=r"`views.n` should be an integer >= 1 \(got"
     ):
         clf.with_views(Gives(zeros(), n))
 

@@ -368,10 +368,10 @@ def test_width_is_the_number_of_chains() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (AugMix, {"n": 0}, "`n` should be a whole number from 1 on (got 0)."),
-        (AugMix, {"n": -3}, "`n` should be a whole number from 1 on (got -3)."),
-        (AugMix, {"n": 2.5}, "`n` should be a whole number from 1 on (got 2.5)."),
-        (AugMix, {"width": 0}, "`width` should be a whole number from 1 on (got 0)."),
+        (AugMix, {"n": 0}, "`n` should be an integer >= 1 (got 0)."),
+        (AugMix, {"n": -3}, "`n` should be an integer >= 1 (got -3)."),
+        (AugMix, {"n": 2.5}, "`n` should be an integer >= 1 (got 2.5)."),
+        (AugMix, {"width": 0}, "`width` should be an integer >= 1 (got 0)."),
         (
             AugMix,
             {"severity": 0},

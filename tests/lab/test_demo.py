@@ -28,7 +28,7 @@ from internals import (
     run_episodes,
     terminal_table,
     times,
-    undefined,
+    undefined_estimate,
 )
 from report_samples import Page
 from rich.console import Console
@@ -190,7 +190,7 @@ def test_cells_as_text() -> None:
     assert estimate_text(Estimate(0.53, 9, 0.4, 0.6), 1) == "53.0 [40.0, 60.0] +"
     assert estimate_text(Estimate(0.53, 9, 0.4, 0.6), -1) == "53.0 [40.0, 60.0] -"
     assert estimate_text(Estimate(0.53, 9)) == "53.0"
-    assert estimate_text(undefined("no images")) == "n/a"
+    assert estimate_text(undefined_estimate("no images")) == "n/a"
 
 
 def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:

@@ -21,7 +21,7 @@ from internals import (
     plain_number,
     terminal_table,
     times,
-    undefined,
+    undefined_estimate,
 )
 from internals import predict_module as predict_output
 from internals import terminal_module as terminal
@@ -117,7 +117,7 @@ def test_audit(width: int) -> None:
         Estimate(1.0, 9, 0.999, 1.0),
         Estimate(-1.0, 9, -1.0, -0.123),
         Estimate(0.5, 9),
-        undefined("no images: a_name_of_forty_letters_that_never_ends_ / 12"),
+        undefined_estimate("no images: a_name_of_forty_letters_that_never_ends_ / 12"),
     ]
     runs = {
         name: {key: figures[(i + k) % 4] for k, key in enumerate(SHOWN_METRICS)}

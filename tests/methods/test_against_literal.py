@@ -20,7 +20,7 @@ import literal
 import open_clip
 import pytest
 import torch
-from internals import Task, unit
+from internals import Task, unit_features
 from long_steps import parts, tolerance
 from torch import Tensor
 
@@ -110,7 +110,7 @@ def views_of(task: Task, count: int = 16, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     dim = task.target_features.shape[-1]
     towards = task.target_features[seed % len(task.targets)]
-    return unit(towards + 0.6 * torch.randn(count, dim, generator=generator))
+    return unit_features(towards + 0.6 * torch.randn(count, dim, generator=generator))
 
 
 def settings_of(third: int) -> list[tuple[float, bool, str, str]]:

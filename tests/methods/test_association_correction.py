@@ -102,5 +102,5 @@ def test_features_in_another_cone_change_nothing() -> None:
 
 @pytest.mark.parametrize("strength", [-1, math.inf, math.nan])
 def test_strength_is_checked(strength: float) -> None:
-    with pytest.raises(FairTTAError, match="`strength` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`strength` should be a number >= 0"):
         AssociationCorrection(strength)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fits import fit_on_features
-from internals import _cross_validated_head, anchored_head, cell_weights, unit
+from internals import _cross_validated_head, anchored_head, cell_weights, unit_features
 from random_task import DIM, EncodedClassifier, random_units, task_of
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
@@ -35,7 +35,7 @@ class Case:
         mixed = random_units(seed + 9, n, DIM) + self.target[places % classes]
         for values_of in self.sensitive.values():
             mixed = mixed + 0.6 * values_of[places // 2 % len(values_of)]
-        self.features = unit(mixed).unsqueeze(1)
+        self.features = unit_features(mixed).unsqueeze(1)
         self.task = task_of(self.target, self.sensitive, SCALE)
         self.names = list(self.task.targets)
         v = self.features[:, 0].numpy()

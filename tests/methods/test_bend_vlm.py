@@ -161,9 +161,7 @@ def test_order_and_precision_do_not_matter(case: Drawn) -> None:
 
 @pytest.mark.parametrize("neighbours", [0, -1, 1.5])
 def test_neighbours_are_checked(neighbours: Any) -> None:
-    with pytest.raises(
-        FairTTAError, match="`neighbours` should be a whole number from 1 on"
-    ):
+    with pytest.raises(FairTTAError, match="`neighbours` should be an integer >= 1"):
         BendVLM(neighbours)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checks import picture
-from internals import NOTHING_PASSED, PatchShuffle, content_generator, unit
+from internals import NOTHING_PASSED, PatchShuffle, content_generator, unit_features
 from plain_towers import classifier
 
 from fair_tta import FairTTAError, FixedRate
@@ -25,7 +25,7 @@ def both_features(clf: Any, image: Any) -> tuple[Any, Any]:
         pixels, content_generator(image, 0, "PatchShuffle(patches=4)")
     )
     assert not torch.equal(shuffled, pixels)
-    return unit(clf._backend.encode_pixels(pixels)), unit(
+    return unit_features(clf._backend.encode_pixels(pixels)), unit_features(
         clf._backend.encode_pixels(shuffled)
     )
 
@@ -206,7 +206,7 @@ def test_a_model_that_keeps_its_pixels_to_itself_is_refused() -> None:
             lambda: DeYO(weight_margin=math.nan),
             r"`weight_margin` should be a number \(got nan\)",
         ),
-        (lambda: DeYO(steps=1.5), "`steps` should be a whole number from 0 on"),  # type: ignore[arg-type]
+        (lambda: DeYO(steps=1.5), "`steps` should be an integer >= 0"),  # type: ignore[arg-type]
         (lambda: DeYO(rate=None), "`rate` should be a policy"),  # type: ignore[arg-type]
     ],
 )

@@ -28,7 +28,7 @@ from internals import (
     Identity,
     KLFromUniform,
     Scores,
-    unit,
+    unit_features,
 )
 from internals import registry_module as text_form
 from torch import Tensor
@@ -419,7 +419,7 @@ def test_one_answer_everywhere_also_with_ties(
         backend=backend, adapter=adapter, targets=["cat", "dog", "bird", "water bird"]
     )
     generator = torch.Generator().manual_seed(0)
-    features = unit(torch.randn(40, 2, 16, generator=generator, dtype=dtype))
+    features = unit_features(torch.randn(40, 2, 16, generator=generator, dtype=dtype))
     features[:10, 1] = features[:10, 0]  # no tie
     pictures = [picture(i) for i in range(4)]
     from_pictures = adapter.needs.pixels
@@ -463,7 +463,9 @@ def test_the_same_template_twice_is_that_template(
 
 def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
     clf = classifier(backend=plain._backend, adapter=Zero(rho=1.0))
-    features = unit(torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1)))
+    features = unit_features(
+        torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1))
+    )
     p = clf._task.log_probabilities(features, clf._task.target_features).exp()
     ties = 0
     for views, prediction in zip(p, clf._predict_encoded(features), strict=True):
@@ -601,13 +603,13 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
         (lambda: TPT(rho=1.1), "`rho` should be"),
         (
             lambda: TPT(steps=-1),
-            r"`steps` should be a whole number from 0 on \(got -1\)",
+            r"`steps` should be an integer >= 0 \(got -1\)",
         ),
         (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
         (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
         (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
         (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
-        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number from 0 on"),
+        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number >= 0"),
         (
             lambda: FairTPT() >> TPT(),  # type: ignore[operator]
             "the second method of a chain should be a UsesTexts",

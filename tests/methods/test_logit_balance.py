@@ -17,7 +17,7 @@ import pytest
 import torch
 from fits import fit_on, fit_on_features, save
 from hypothesis import given
-from internals import describe, describe_adapter, unit
+from internals import describe, describe_adapter, unit_features
 from random_task import (
     Drawn,
     EncodedClassifier,
@@ -83,7 +83,7 @@ def reference_of(case: Drawn, n: int = 40) -> Tensor:
         n, len(case.features), generator=torch.Generator().manual_seed(n)
     ).double()
     mixed: Tensor = (mix @ case.features[:, 0]).unsqueeze(1)
-    return unit(mixed)
+    return unit_features(mixed)
 
 
 def fitted(
@@ -293,7 +293,7 @@ def test_what_cannot_be_fitted() -> None:
     classifier: Any = EncodedClassifier(case.task)
     balance = LogitBalance()
     with pytest.raises(
-        FairTTAError, match=r"reference images, 300 or more \(got none\)"
+        FairTTAError, match=r"some hundred reference images \(got none\)"
     ):
         fit_on(balance, classifier, [])
     for one in ("birds/", 3, case.features):
@@ -306,7 +306,7 @@ def test_what_cannot_be_fitted() -> None:
             FairTTAError, match=r"or what `encode` returns, \[images, views, 24\]"
         ):
             fit_on_features(balance, classifier, wrong)
-    with pytest.raises(ModelError, match="gives features that are not finite"):
+    with pytest.raises(ModelError, match="returns features that are not finite"):
         fit_on_features(balance, classifier, math.nan * torch.ones(4, 1, 24))
     nothing = EncodedClassifier(replace(case, sensitive={}).task)
     with pytest.raises(PromptError, match="needs sensitive attribute values"):
@@ -317,7 +317,7 @@ def test_what_cannot_be_fitted() -> None:
 def test_settings_are_checked(keep_prior: float) -> None:
     with pytest.raises(FairTTAError, match=r"`keep_prior` should lie in \[0, 1\]"):
         LogitBalance(keep_prior=keep_prior)
-    with pytest.raises(FairTTAError, match="`strength` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`strength` should be a number >= 0"):
         LogitBalance(strength=-1)
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from internals import (
     CLASS_LOST,
     IMAGE_LOST,
-    coarsest,
-    floor_of,
     is_rounding,
+    least_precise_dtype,
     project_out,
+    rounding_floor,
 )
 from internals import registry_module as registry
 from random_task import DIM, drawn, random_units
@@ -62,15 +62,18 @@ pytestmark = pytest.mark.filterwarnings(
 
 def test_the_floor_of_each_precision() -> None:
     """Four times what is stored and what is summed, both counted in units of the last place."""
-    assert floor_of(512, torch.float64) == pytest.approx(4 * 513 * 2.0**-52)
-    assert floor_of(512, torch.float32) == pytest.approx(4 * 513 * 2.0**-23)
-    assert floor_of(512, torch.float16) == pytest.approx(
+    assert rounding_floor(512, torch.float64) == pytest.approx(4 * 513 * 2.0**-52)
+    assert rounding_floor(512, torch.float32) == pytest.approx(4 * 513 * 2.0**-23)
+    assert rounding_floor(512, torch.float16) == pytest.approx(
         4 * (2.0**-10 + 512 * 2.0**-23)
     )
-    assert floor_of(512, torch.bfloat16) == pytest.approx(
+    assert rounding_floor(512, torch.bfloat16) == pytest.approx(
         4 * (2.0**-7 + 512 * 2.0**-23)
     )
-    assert coarsest(torch.float64, torch.bfloat16, torch.float16) == torch.bfloat16
+    assert (
+        least_precise_dtype(torch.float64, torch.bfloat16, torch.float16)
+        == torch.bfloat16
+    )
 
 
 @given(
@@ -87,7 +90,7 @@ def test_a_combination_of_rows_leaves_less_than_the_floor(
     inside = (shares / shares.sum()) @ rows
     x = (times * inside / inside.norm()).to(dtype)[None]
     rest = project_out(x, rows.to(dtype))
-    assert is_rounding(rest, x, floor_of(64, dtype)).all()
+    assert is_rounding(rest, x, rounding_floor(64, dtype)).all()
 
 
 @given(st.integers(0, 2**32), st.integers(0, 8), st.sampled_from(DTYPES))
@@ -96,7 +99,7 @@ def test_other_features_leave_more(seed: int, count: int, dtype: torch.dtype) ->
         random_units(seed, 20, 64).to(dtype),
         random_units(seed + 1, count, 64).to(dtype),
     )
-    assert not is_rounding(project_out(x, rows), x, floor_of(64, dtype)).any()
+    assert not is_rounding(project_out(x, rows), x, rounding_floor(64, dtype)).any()
 
 
 # --------------------------------------------------------------------------- the law
@@ -376,7 +379,7 @@ def test_other_dtypes_of_images_share_what_is_kept(case: Any) -> None:
     assert task._for_image_dtype(torch.float64) is task
     assert task._for_image_dtype(torch.float16) is coarse
     assert coarse.image_floor > task.image_floor == task.text_floor == coarse.text_floor
-    assert task.image_floor == floor_of(DIM, torch.float64)
+    assert task.image_floor == rounding_floor(DIM, torch.float64)
     assert coarse.remember("key", lambda: 1, lambda _: 1) == 1
     assert task.remember("key", lambda: 2, lambda _: 1) == 1
 

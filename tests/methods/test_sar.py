@@ -141,9 +141,9 @@ def test_no_radius_is_gradient_descent_on_certain_views() -> None:
             "`margin` should be a share of the largest entropy above 0",
         ),
         (lambda: SAR(margin=math.nan), "`margin` should be a share"),
-        (lambda: SAR(radius=-1), r"`radius` should be a number from 0 on \(got -1\)"),
+        (lambda: SAR(radius=-1), r"`radius` should be a number >= 0 \(got -1\)"),
         (lambda: SAR(radius=math.inf), "`radius` should be a number"),
-        (lambda: SAR(steps=-1), "`steps` should be a whole number from 0 on"),
+        (lambda: SAR(steps=-1), "`steps` should be an integer >= 0"),
         (lambda: SAR(rate=1e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
     ],
 )

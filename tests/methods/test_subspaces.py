@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import basis_of, pair_differences, part_within, project_out
+from internals import orthonormal_basis, pair_differences, project_onto, project_out
 from random_task import DIM, random_units
 
 linalg: Any = pytest.importorskip("scipy.linalg")
@@ -25,9 +25,9 @@ def test_parts_are_those_of_scipys_basis(
     q = linalg.orth(rows.numpy().T, rcond=1e-9)
     assert q.shape[1] == count
     expected = x.numpy() @ q @ q.T
-    np.testing.assert_allclose(part_within(x, rows), expected, atol=1e-9)
+    np.testing.assert_allclose(project_onto(x, rows), expected, atol=1e-9)
     np.testing.assert_allclose(project_out(x, rows), x.numpy() - expected, atol=1e-9)
-    gram = basis_of(rows) @ basis_of(rows).mT
+    gram = orthonormal_basis(rows) @ orthonormal_basis(rows).mT
     rank = torch.tensor(
         [1.0] * count + [0.0] * (len(rows) - count), dtype=torch.float64
     )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fits import fit_on_features, save
 from hypothesis import given
-from internals import unit
+from internals import unit_features
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
@@ -124,7 +124,7 @@ def test_a_value_that_nothing_seems_to_have_takes_nothing() -> None:
 
 def test_orthogonal_prompts_change_nothing() -> None:
     eye = torch.eye(DIM, dtype=torch.float64)
-    flat = unit(random_units(0, 5, 1, DIM) * (eye[2:].sum(0)))
+    flat = unit_features(random_units(0, 5, 1, DIM) * (eye[2:].sum(0)))
     case = Drawn(random_units(1, 3, DIM), {"s": eye[:2]}, flat)
     classifier = EncodedClassifier(case.task)
     for fitted in (

@@ -157,7 +157,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(FairTTAError, match=r"`queue` should be .*\(got 0\)"):
         TTR("bird", queue=0)
     with pytest.raises(
-        FairTTAError, match=r"`sigma` should be a number from 0 on \(got -1\)"
+        FairTTAError, match=r"`sigma` should be a number >= 0 \(got -1\)"
     ):
         TTR("bird", sigma=-1)
     with pytest.raises(FairTTAError, match=r"`subject` should be a phrase \(got 3\)"):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
-from internals import unit
+from internals import unit_features
 from random_task import DIM, Drawn, EncodedClassifier, drawn, random_units, softmax
 from torch import Tensor
 
@@ -130,7 +130,7 @@ def test_two_groups_leave_the_prompts_where_they_are() -> None:
 
 
 def test_a_value_that_nothing_seems_to_have_takes_the_mean() -> None:
-    shown = unit(reference()[:, 0].mean(0, keepdim=True))
+    shown = unit_features(reference()[:, 0].mean(0, keepdim=True))
     hidden = torch.cat([shown, -shown])
     case = replace(
         random_case(), sensitive={"s": hidden}, features=hidden[1:].unsqueeze(1)
@@ -179,15 +179,13 @@ def test_what_it_needs() -> None:
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan])
 def test_strengths_are_checked(value: float) -> None:
-    with pytest.raises(FairTTAError, match="`alpha` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`alpha` should be a number >= 0"):
         UMFC(alpha=value)
-    with pytest.raises(FairTTAError, match="`beta` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`beta` should be a number >= 0"):
         UMFC(beta=value)
 
 
 @pytest.mark.parametrize("clusters", [0, 1.5])
 def test_clusters_are_checked(clusters: Any) -> None:
-    with pytest.raises(
-        FairTTAError, match="`clusters` should be a whole number from 1 on"
-    ):
+    with pytest.raises(FairTTAError, match="`clusters` should be an integer >= 1"):
         UMFC(clusters=clusters)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import mean_change_ends, mean_rate_ends, paired_ends
+from internals import mean_change_bounds, mean_rate_bounds, paired_bounds
 
 from fair_tta import metrics
 from fair_tta.errors import SmallGroupWarning
@@ -90,11 +90,11 @@ def test_one_group_has_the_intervals_of_its_rate() -> None:
     z = NormalDist().inv_cdf(0.975)
     rate = (7 + 2) / (10 + 4)
     half = z * math.sqrt(rate * (1 - rate) / 14)
-    ends = mean_rate_ends(np.array([7.0]), np.array([10.0]), 0.95)
+    ends = mean_rate_bounds(np.array([7.0]), np.array([10.0]), 0.95)
     assert ends == pytest.approx((rate - half, rate + half))
-    ends = mean_change_ends(np.array([3.0]), np.array([9.0]), np.array([40.0]), 0.9)
+    ends = mean_change_bounds(np.array([3.0]), np.array([9.0]), np.array([40.0]), 0.9)
     loss, gain, images = np.array([3.0, 9.0, 40.0])
-    assert ends == pytest.approx(paired_ends(loss, gain, images, 0.9))
+    assert ends == pytest.approx(paired_bounds(loss, gain, images, 0.9))
 
 
 def test_many_equal_groups_by_hand() -> None:
@@ -105,7 +105,7 @@ def test_many_equal_groups_by_hand() -> None:
         p = (r + 0.5) / (n + 1)
         middle += p / 4
         variance += p * (1 - p) / (n + 1) / 16
-    ends = mean_rate_ends(np.array(right, np.float64), np.full(4, float(n)), 0.95)
+    ends = mean_rate_bounds(np.array(right, np.float64), np.full(4, float(n)), 0.95)
     expected = middle - z * math.sqrt(variance), middle + z * math.sqrt(variance)
     assert ends == pytest.approx(expected)
 
@@ -113,8 +113,8 @@ def test_many_equal_groups_by_hand() -> None:
 def test_one_tiny_group_counts_as_one() -> None:
     """It brings nearly all of the variance, so as much is added as to a group alone."""
     n = np.array([2.0, 1e6, 1e6, 1e6])
-    ends = mean_rate_ends(np.array([2.0, 9e5, 9e5, 9e5]), n, 0.95)
-    alone = mean_rate_ends(np.array([2.0]), np.array([2.0]), 0.95)
+    ends = mean_rate_bounds(np.array([2.0, 9e5, 9e5, 9e5]), n, 0.95)
+    alone = mean_rate_bounds(np.array([2.0]), np.array([2.0]), 0.95)
     assert ends[1] - ends[0] == pytest.approx((alone[1] - alone[0]) / 4, rel=0.01)
 
 
@@ -136,9 +136,9 @@ def test_intervals_hold(sizes: list[int]) -> None:
             ]
         )
         both, loss, gain = (table[:, k].astype(np.float64) for k in range(3))
-        ends = mean_rate_ends(both + loss, n.astype(np.float64), 0.95)
+        ends = mean_rate_bounds(both + loss, n.astype(np.float64), 0.95)
         held[0] += ends[0] <= right.mean() <= ends[1]
-        ends = mean_change_ends(loss, gain, n.astype(np.float64), 0.95)
+        ends = mean_change_bounds(loss, gain, n.astype(np.float64), 0.95)
         held[1] += ends[0] <= (won - lost).mean() <= ends[1]
     assert held.min() >= 930
 

@@ -13,11 +13,11 @@ import pytest
 from internals import (
     AnswerTable,
     Floats,
+    GroupBy,
     Ints,
-    Metric,
-    Over,
+    RateMetric,
     read_answer_table,
-    resampled,
+    resampled_bounds,
 )
 from internals import rates_module as _rates
 
@@ -94,7 +94,7 @@ def test_agrees_with_resampled_rows() -> None:
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
     )
     how = Bootstrap(4000)
-    mean = Metric("own", _rates.overall, lambda rates: rates)
+    mean = RateMetric("own", _rates.overall, lambda rates: rates)
     gap = replace(definitions.EQUALIZED_ODDS, interval=None)
     rows = read_answer_table(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
@@ -125,7 +125,7 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
     )
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
-    own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = RateMetric("own", _rates.by_group, lambda rates: rates.mean(-1))
     rows = read_answer_table(truth, [before, after], group, None, None)
     found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
@@ -218,7 +218,7 @@ def test_a_metric_of_ones_own() -> None:
     truth, group, (answers,) = noisy(
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
     )
-    error = Metric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
+    error = RateMetric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
     how = Bootstrap(500)
     found = metrics.paired_difference(error, truth, answers, truth, group, interval=how)
     accuracy = float(metrics.accuracy(truth, answers))
@@ -226,7 +226,7 @@ def test_a_metric_of_ones_own() -> None:
 
 
 def test_strata_of_sensitive_values_only() -> None:
-    own = Metric("own", _rates.overall, lambda rates: rates)
+    own = RateMetric("own", _rates.overall, lambda rates: rates)
     truth, group, (answers,) = noisy(
         np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0
     )
@@ -236,15 +236,15 @@ def test_strata_of_sensitive_values_only() -> None:
     assert width(free) > 1.05 * width(
         fixed
     )  # classes vary in number, and differ in accuracy
-    gaps = Metric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
+    gaps = RateMetric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
     sparse = np.array([0] * 40 + [1])
     rows = read_answer_table(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
-    low, _ = resampled(gaps, rows.counts(), Bootstrap(strata="sensitive"))
+    low, _ = resampled_bounds(gaps, rows.counts(), Bootstrap(strata="sensitive"))
     assert np.isnan(low[1])  # resamples without class 1 have no rate for it
 
 
 def test_strata_of_a_metric_of_ones_own() -> None:
-    own = Metric("accuracy", _rates.overall, lambda rates: rates)
+    own = RateMetric("accuracy", _rates.overall, lambda rates: rates)
     truth, before = (
         np.array([0, 1] * 200),
         np.ones(400, int),
@@ -253,7 +253,7 @@ def test_strata_of_a_metric_of_ones_own() -> None:
         metrics.paired_difference(
             own, truth, before, truth, before, interval=Bootstrap(strata=s)
         )
-        for s in Over
+        for s in GroupBy
     )
     assert fixed.value == free.value == 0.5
     assert width(fixed) < 0.04
@@ -265,7 +265,7 @@ def test_the_seed_decides() -> None:
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
     )
     rows = read_answer_table(truth, [answers], group, None, None)
-    own = Metric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = RateMetric("own", _rates.by_group, lambda rates: rates.mean(-1))
     one, same, other = (
         own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2)
     )
@@ -306,8 +306,8 @@ def test_many_classes_fit_in_memory() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"resamples": 0}, "`resamples` should be a whole number from 1 on (got 0)."),
-        ({"seed": -1}, "`seed` should be a whole number from 0 on (got -1)."),
+        ({"resamples": 0}, "`resamples` should be an integer >= 1 (got 0)."),
+        ({"seed": -1}, "`seed` should be an integer >= 0 (got -1)."),
         ({"level": 1.0}, "`level` should lie between 0 and 1 (got 1.0)."),
         ({"level": "a"}, "`level` should lie between 0 and 1 (got 'a')."),
         (

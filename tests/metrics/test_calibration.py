@@ -232,13 +232,13 @@ def test_scores_may_be_tensors_in_a_list_or_come_one_by_one() -> None:
 
 @pytest.mark.parametrize("counts", [(-1, 9), (9, -1), (0.5, 9), (float("nan"), 9)])
 def test_a_negative_or_fractional_count_has_no_p_value(counts: Any) -> None:
-    with pytest.raises(FairTTAError, match="whole number from 0 on"):
+    with pytest.raises(FairTTAError, match="integer >= 0"):
         metrics.mcnemar(*counts)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), [1.0]])
 def test_an_audit_takes_no_negative_time(seconds: Any) -> None:
-    with pytest.raises(FairTTAError, match="`seconds` should be a number from 0 on"):
+    with pytest.raises(FairTTAError, match="`seconds` should be a number >= 0"):
         audit(["a", "b"], ["a", "b"], ["x", "y"], seconds=seconds)
 
 

@@ -60,7 +60,7 @@ def test_extremes() -> None:
         ),
         (
             lambda: metrics.average_target_confidence(probabilities=[[0.5, 0.6]]),
-            "`probabilities` should be from 0 on and sum to 1 in each row.",
+            "`probabilities` should be >= 0 and sum to 1 in each row.",
         ),
         (
             lambda: metrics.average_target_confidence(probabilities=[[1.0]]),

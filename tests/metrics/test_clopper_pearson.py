@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import clopper_pearson_ends
+from internals import clopper_pearson_bounds
 
 from fair_tta.metrics import worst_group_accuracy
 
@@ -21,14 +21,14 @@ def test_it_is_scipys_exact_interval(data: st.DataObject) -> None:
     level = data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.9975, 0.9999]))
     expected = stats.binomtest(correct, n).proportion_ci(level, "exact")
     right, images = np.array([correct, n], float)
-    found = clopper_pearson_ends(right, images, level)
+    found = clopper_pearson_bounds(right, images, level)
     assert found == pytest.approx((expected.low, expected.high), abs=1e-7)
 
 
 def test_a_million_images() -> None:
     expected = stats.binomtest(700_123, 1_000_000).proportion_ci(0.999, "exact")
     right, images = np.array([700_123.0, 1_000_000.0])
-    found = clopper_pearson_ends(right, images, 0.999)
+    found = clopper_pearson_bounds(right, images, 0.999)
     assert found == pytest.approx((expected.low, expected.high), abs=1e-7)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import paired_ends, wilson
+from internals import paired_bounds, wilson
 
 from fair_tta import metrics
 from fair_tta.errors import FairTTAError
@@ -42,12 +42,12 @@ def test_the_paired_interval_covers() -> None:
     generator = np.random.default_rng(0)
     for n in (5, 30, 200):
         lost, won, _ = generator.multinomial(n, [0.05, 0.2, 0.75], 2000).T
-        low, high = paired_ends(lost, won, np.full(2000, n), 0.95)
+        low, high = paired_bounds(lost, won, np.full(2000, n), 0.95)
         observed = (won - lost) / n
         assert np.all((low <= observed) & (observed <= high))
         assert np.mean((low <= 0.15) & (high >= 0.15)) > 0.93
     nothing = np.zeros(1)
-    low, high = paired_ends(nothing, nothing, np.array([100.0]), 0.95)
+    low, high = paired_bounds(nothing, nothing, np.array([100.0]), 0.95)
     assert -0.05 < low < 0 < high < 0.05  # nothing seen is not nothing
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import (
     SELECTION_GAPS,
-    GroupsOver,
-    Metric,
+    GroupByText,
+    RateMetric,
     gaps_of_classes,
     pseudo_odds,
     read_answer_table,
@@ -194,7 +194,7 @@ def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() ->
 def test_worst_group_and_bias_by_hand(case: Case) -> None:
     y_true, y_pred, sensitive = map(np.array, case)
     right = y_true == y_pred
-    groups: dict[GroupsOver, Any] = {
+    groups: dict[GroupByText, Any] = {
         "sensitive": sensitive,
         "target and sensitive": np.char.add(y_true, sensitive),
     }
@@ -280,13 +280,13 @@ def test_gaps_of_classes_are_computed_once_for_all_classes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    compute = Metric.__call__
+    compute = RateMetric.__call__
 
-    def counted(metric: Metric, counts: Any) -> Any:
+    def counted(metric: RateMetric, counts: Any) -> Any:
         asked.append(metric.name)
         return compute(metric, counts)
 
-    monkeypatch.setattr(Metric, "__call__", counted)
+    monkeypatch.setattr(RateMetric, "__call__", counted)
     names = [str(i) for i in range(80)]
     rows = read_answer_table(
         names * 2, [names * 2], {"s": ["a"] * 80 + ["b"] * 80}, None, None

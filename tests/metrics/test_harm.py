@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import paired_ends
+from internals import paired_bounds
 
 from fair_tta import FairTTAError
 from fair_tta.errors import SmallGroupWarning, UnknownAnswerWarning
@@ -62,7 +62,7 @@ def test_changes_are_differences_of_rates(rows: list[tuple[str, str, str]]) -> N
         some = [(r[0] == "a", r[1] == "a") for r in rows if r[2] == name]
         gone, come = some.count((True, False)), some.count((False, True))
         loss, gain, images = np.array([gone, come, len(some)], float)
-        low, high = paired_ends(loss, gain, images, 0.95)
+        low, high = paired_bounds(loss, gain, images, 0.95)
         assert (figure.low, figure.high) == (max(-1, low), min(1, high))
 
 

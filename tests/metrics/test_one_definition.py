@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from internals import Figure
+from internals import MetricDefinition
 from internals import functions_module as _functions
 
 import mkdocs_metrics
@@ -21,7 +21,7 @@ from fair_tta.metrics.definitions import METRICS
 ROOT = Path(__file__).parents[2]
 
 NEW_DEFINITION = """
-BEST_GROUP_ACCURACY = Metric(
+BEST_GROUP_ACCURACY = RateMetric(
     "best_group_accuracy",
     rates.by_group,
     lambda accuracies: accuracies.max(-1),
@@ -110,7 +110,7 @@ def test_definitions_are_all_that_is_public() -> None:
     of_values = {name for name in capitals if name.endswith("_S")}
     assert capitals - {"METRICS"} - of_values == {*definitions.__all__}
     defined = [getattr(definitions, name) for name in definitions.__all__]
-    assert all(isinstance(definition, Figure) for definition in defined)
+    assert all(isinstance(definition, MetricDefinition) for definition in defined)
     assert defined == [d for name, d in METRICS.items() if not name.endswith("_s")]
 
 

@@ -16,7 +16,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import AnswerTable, ByDraws, Estimate, Figure, Metric, mean
+from internals import (
+    AnswerTable,
+    Estimate,
+    MaxMinInterval,
+    MetricDefinition,
+    RateMetric,
+    mean_estimate,
+)
 
 from fair_tta.metrics import Bootstrap, definitions
 
@@ -65,7 +72,7 @@ def by_hand(rows: AnswerTable, error: float = 0.025) -> dict[str, tuple[float, f
         here = [
             i
             for i in range(len(rows.truth))
-            if (rows.group[i], rows.truth[i]) == (g, c)
+            if (rows.group_codes[i], rows.truth[i]) == (g, c)
         ]
         if here:
             right = [[float(rows.answers[run][i] == c) for run in (0, 1)] for i in here]
@@ -161,7 +168,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     ]
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
-        if isinstance(metric, Metric) and isinstance(metric.change, ByDraws):
+        if isinstance(metric, RateMetric) and isinstance(metric.change, MaxMinInterval):
             together = metric.change.together(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (
@@ -188,9 +195,13 @@ def audits(draw: Any) -> AnswerTable:
     return AnswerTable(tuple(range(classes)), names, truth, group, (before, after))
 
 
-def one_group(rows: AnswerTable, metric: Figure) -> bool:
+def one_group(rows: AnswerTable, metric: MetricDefinition) -> bool:
     """Nothing can lie below a mean over one."""
-    cells = rows.group if metric is definitions.BIAS_S else rows.group * 10 + rows.truth
+    cells = (
+        rows.group_codes
+        if metric is definitions.BIAS_S
+        else rows.group_codes * 10 + rows.truth
+    )
     return len(set(cells.tolist())) == 1
 
 
@@ -233,7 +244,7 @@ def test_names_and_order_of_groups_do_not_matter(
         rows.targets,
         rows.values,
         np.array(new_class)[rows.truth],
-        np.array(new_group)[rows.group],
+        np.array(new_group)[rows.group_codes],
         tuple(np.array(new_class)[answers] for answers in rows.answers),
     )
     here, there = (changes(some, 0, 1, Bootstrap()) for some in (rows, other))
@@ -252,7 +263,7 @@ def test_a_higher_level_is_wider_and_more_images_are_narrower() -> None:
         rows.targets,
         rows.values,
         np.tile(rows.truth, 16),
-        np.tile(rows.group, 16),
+        np.tile(rows.group_codes, 16),
         tuple(np.tile(answers, 16) for answers in rows.answers),
     )
     of = [
@@ -310,7 +321,7 @@ def test_means_hold_on_few_images(n: int, shape: tuple[float, float]) -> None:
         values = generator.beta(*shape, n)
         change = values * generator.choice([-1.0, 1.0], n, p=[0.2, 0.8])
         for i, figure in enumerate(
-            (mean(values, 0.95), mean(change, 0.95, least=-1.0))
+            (mean_estimate(values, 0.95), mean_estimate(change, 0.95, least=-1.0))
         ):
             assert figure.low is not None
             assert figure.high is not None

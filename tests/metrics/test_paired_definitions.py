@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from internals import Figure
+from internals import MetricDefinition
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit, compare
@@ -34,7 +34,7 @@ def drawn(n: int = 400, seed: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_every_definition(metric: Figure) -> None:
+def test_every_definition(metric: MetricDefinition) -> None:
     case = drawn()
     change = metrics.paired_difference(metric, **case)
     assert change.low is not None
@@ -55,7 +55,7 @@ def test_every_definition(metric: Figure) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_it_is_the_difference_of_both_runs(metric: Figure) -> None:
+def test_it_is_the_difference_of_both_runs(metric: MetricDefinition) -> None:
     case = drawn()
     change = metrics.paired_difference(metric, **case)
     first, second = (

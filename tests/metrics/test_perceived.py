@@ -301,7 +301,7 @@ HALF = [[0.5, 0.5]] * 2
         ),
         (
             lambda: pseudo_rates([0, 1], [[0.5, 0.6]] * 2, HALF),
-            "`target` should be from 0 on and sum to 1 in each row.",
+            "`target` should be >= 0 and sum to 1 in each row.",
         ),
         (
             lambda: r_squared([[0.0, math.inf]] * 2, HALF),

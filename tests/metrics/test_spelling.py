@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from internals import escaped, folded, likely_labels, unseen_twins
+from internals import canonical_spelling, escape_invisible, guess_labels, lookalikes
 
 from fair_tta import FairTTAError, audit, metrics
 
@@ -22,15 +22,15 @@ from fair_tta import FairTTAError, audit, metrics
     ],
 )
 def test_two_spellings_of_one_name(name: str, other: str) -> None:
-    assert folded(name) == folded(other)
-    assert escaped(name) != escaped(other)
+    assert canonical_spelling(name) == canonical_spelling(other)
+    assert escape_invisible(name) != escape_invisible(other)
 
 
 @pytest.mark.parametrize(
     ("name", "other"), [("-1", "1"), ("US", "UK"), ("a b", "ab"), ("i", "l")]
 )
 def test_different_names(name: str, other: str) -> None:
-    assert folded(name) != folded(other)
+    assert canonical_spelling(name) != canonical_spelling(other)
 
 
 TWINS = [
@@ -72,21 +72,22 @@ def test_twins_are_an_error_at_every_door_that_names_both(
     ]
     stream.update(truth, answers, [twins[0]] * 80)
     doors.append(lambda: stream.update(truth, answers, [twins[1]] * 80))
-    assert unseen_twins([*twins, "other"]) == [[*twins]]
-    assert escaped(twins[0]) != escaped(twins[1])
+    assert lookalikes([*twins, "other"]) == [[*twins]]
+    assert escape_invisible(twins[0]) != escape_invisible(twins[1])
     for door in doors:
         with pytest.raises(
             FairTTAError, match="should differ in what can be seen"
         ) as refused:
             door()
-        assert all(f"'{escaped(name)}'" in str(refused.value) for name in twins)
+        assert all(
+            f"'{escape_invisible(name)}'" in str(refused.value) for name in twins
+        )
 
 
 def test_names_that_differ_visibly_are_two_groups() -> None:
-    assert unseen_twins(["man", "Man", "men", "ma n"]) == []
+    assert lookalikes(["man", "Man", "men", "ma n"]) == []
     assert (
-        unseen_twins(["\u0e01", "\u0e01\u0e34", "\ud55c\uae00", "\u2764", "\u2605"])
-        == []
+        lookalikes(["\u0e01", "\u0e01\u0e34", "\ud55c\uae00", "\u2764", "\u2605"]) == []
     )
 
 
@@ -148,4 +149,4 @@ def test_clusters_that_look_alike_are_refused(twins: tuple[str, str]) -> None:
 def test_likely_labels(
     answers: list[str], labels: list[str], meant: dict[str, str]
 ) -> None:
-    assert likely_labels(answers, labels) == meant
+    assert guess_labels(answers, labels) == meant

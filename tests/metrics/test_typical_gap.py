@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import AnswerTable, Metric, _blocks, _Moments
+from internals import AnswerTable, RateMetric, _blocks, _Moments
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
@@ -42,7 +42,7 @@ def by_pairs(rows: AnswerTable, run: int) -> float:
     for c in range(len(rows.targets)):
         rates = []
         for g in range(len(rows.groups)):
-            here = (rows.group == g) & (rows.truth == c)
+            here = (rows.group_codes == g) & (rows.truth == c)
             if here.any():
                 right, n = int((rows.answers[run][here] == c).sum()), int(here.sum())
                 smoothed = (right + 1) / (n + 2)
@@ -83,7 +83,7 @@ def test_moments_are_those_of_drawn_rates(seed: int, clusters: int) -> None:
     for c in range(2):
         rates = []
         for g in range(3):
-            here = (rows.group == g) & (rows.truth == c)
+            here = (rows.group_codes == g) & (rows.truth == c)
             right = np.array(
                 [rows.answers[run][here] == c for run in (0, 1)], np.float64
             )
@@ -136,7 +136,7 @@ def test_names_and_order_of_groups_and_images_change_nothing(
     other = replace(
         rows,
         truth=rows.truth[order],
-        group=np.array(groups)[rows.group][order],
+        group_codes=np.array(groups)[rows.group_codes][order],
         answers=tuple(answers[order] for answers in rows.answers),
     )
     for one, two in (
@@ -156,7 +156,7 @@ def test_intervals_narrow_with_images(rows: AnswerTable, times: int) -> None:
     many = replace(
         rows,
         truth=np.tile(rows.truth, times),
-        group=np.tile(rows.group, times),
+        group_codes=np.tile(rows.group_codes, times),
         answers=tuple(np.tile(answers, times) for answers in rows.answers),
     )
     for few, more in (
@@ -222,7 +222,7 @@ def test_several_images_of_a_person_count_as_one() -> None:
         rows.targets,
         rows.values,
         np.repeat(rows.truth, 4),
-        np.repeat(rows.group, 4),
+        np.repeat(rows.group_codes, 4),
         tuple(np.repeat(answers, 4) for answers in rows.answers),
         clusters=np.repeat(np.arange(2000), 4),
     )
@@ -253,7 +253,7 @@ def test_clusters_make_no_interval_narrower() -> None:
     for persons in (20, 60, 300):
         some = replace(rows, clusters=generator.integers(0, persons, 600))
         for metric in METRICS.values():
-            if isinstance(metric, Metric) or metric is TYPICAL_GAP:
+            if isinstance(metric, RateMetric) or metric is TYPICAL_GAP:
                 alone, with_persons = (
                     metric.difference(columns, 0, 1, Bootstrap())
                     for columns in (rows, some)

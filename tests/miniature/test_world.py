@@ -112,19 +112,19 @@ def test_a_mix_with_unknown_groups_is_refused() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_mix_without_weight_is_refused(weight: float) -> None:
-    with pytest.raises(FairTTAError, match="`mix` should have weights above 0"):
+    with pytest.raises(FairTTAError, match="`mix` should have finite weights >= 0"):
         BIRDS.draw(1, mix={("water bird", "water"): weight})
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n": -1}, r"`n` should be a whole number from 0 on \(got -1\)"),
-        ({"n": 1.5}, r"`n` should be a whole number from 0 on \(got 1.5\)"),
-        ({"n": 1, "seed": -1}, r"`seed` should be a whole number from 0 on \(got -1\)"),
+        ({"n": -1}, r"`n` should be an integer >= 0 \(got -1\)"),
+        ({"n": 1.5}, r"`n` should be an integer >= 0 \(got 1.5\)"),
+        ({"n": 1, "seed": -1}, r"`seed` should be an integer >= 0 \(got -1\)"),
         (
             {"n": 1, "seed": "a"},
-            r"`seed` should be a whole number from 0 on \(got 'a'\)",
+            r"`seed` should be an integer >= 0 \(got 'a'\)",
         ),
         (
             {"n": 1, "split": "dev"},

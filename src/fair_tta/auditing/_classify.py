@@ -14,20 +14,16 @@ from fair_tta._identity import classifier_provenance
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._measure import audit
 from fair_tta.auditing._run import HarmSets
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
+from fair_tta.images._inputs import check_images
 from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
-from fair_tta.metrics._answer_table import (
-    ONE_ATTRIBUTE,
-    Column,
-    Sensitive,
-    read_column,
-    read_sensitive,
-)
+from fair_tta.metrics._answer_table import ONE_ATTRIBUTE, read_column, read_sensitive
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Column, Sensitive
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.prediction import Prediction
 
@@ -77,7 +73,7 @@ def audit_classifier(
         )
     else:
         predictions = list(
-            classifier._stream(checked_images(images), progress, digests=digests)
+            classifier._stream(check_images(images), progress, digests=digests)
         )
     seconds = perf_counter() - start
     _check_image_count(len(predictions), truth)

@@ -18,7 +18,7 @@ from fair_tta.auditing._run import (
     figures_of_run,
 )
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import AnswerTable, are_equal, join_clusters
+from fair_tta.metrics._answer_table import AnswerTable, join_clusters, same_clusters
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
 
 
@@ -114,8 +114,8 @@ def _runs_on_table(
     before = audit._need_columns("compare")
     document = audit.document
     all_differ = table.image_count == table.n
-    knows_images = all_differ or are_equal(before.contents, table.contents)
-    if knows_images and are_equal(before.clusters, table.clusters):
+    knows_images = all_differ or same_clusters(before.contents, table.contents)
+    if knows_images and same_clusters(before.clusters, table.clusters):
         return document.runs
     runs = []
     for index, run in enumerate(document.runs):

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from fair_tta._identity import ORIGIN, describe, describe_adapter, environment
-from fair_tta._spelling import likely_labels
+from fair_tta._spelling import guess_labels
 from fair_tta.auditing import _document as doc
 from fair_tta.auditing._audit import Audit
 from fair_tta.auditing._run import HarmSets, figures_of_run, parse_harmful
@@ -24,24 +24,22 @@ from fair_tta.errors import (
 from fair_tta.metrics._answer_table import (
     NO_CLASS,
     AnswerTable,
-    Column,
-    Sensitive,
-    Values,
     check_clusters,
-    check_twins,
-    distinct_names,
+    check_lookalikes,
     read_answer_table,
     read_column,
+    unique_names,
 )
 from fair_tta.metrics._estimates import (
-    SMALL,
-    Over,
-    listed,
-    read_over,
-    small_groups,
-    warn_small,
+    SMALL_GROUP,
+    GroupBy,
+    list_names,
+    parse_group_by,
+    small_group_sentences,
+    warn_small_groups,
 )
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Column, Sensitive, Values
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval, read_interval
 from fair_tta.prediction import Predictions
 
@@ -146,7 +144,7 @@ def audit(
 
     classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
     harm_sets = parse_harmful(harmful, classes)
-    warn_small(table.sizes(Over.TARGET_AND_SENSITIVE))
+    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     for sentence in _single_group_warnings(table):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
     run = figures_of_run(
@@ -175,8 +173,8 @@ def audit(
         bootstrap.level,
         bootstrap.resamples,
         bootstrap.seed,
-        read_over("strata", bootstrap.strata),
-        SMALL,
+        parse_group_by("strata", bootstrap.strata),
+        SMALL_GROUP,
     )
     unknown_origin = dict.fromkeys(ORIGIN)
     document = doc.AuditDocument(
@@ -220,22 +218,22 @@ def _mark_unknown_answers(
     Raises:
         FairTTAError: no answer is one of the classes.
     """
-    classes = distinct_names("targets", targets, truth)
+    classes = unique_names("targets", targets, truth)
     known = set(classes)
     counts = Counter(answer for answer in answers if answer not in known)
     if not counts or not classes:
         return answers, targets, None
     if counts.total() == len(answers):
-        meant = likely_labels(
+        meant = guess_labels(
             [str(answer) for answer in counts], [str(c) for c in classes]
         )
         hint = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
-            f"`y_pred` should be among the classes, {listed([repr(c) for c in classes])}, but no "
-            f"answer is (got {_listed_counts(counts)}): {hint}name all classes with `targets`.",
+            f"`y_pred` should be among the classes, {list_names([repr(c) for c in classes])}, but "
+            f"no answer is (got {_listed_counts(counts)}): {hint}name all classes with `targets`.",
             argument="y_pred",
         )
-    check_twins("`y_pred` and targets", [*classes, *counts])
+    check_lookalikes("`y_pred` and targets", [*classes, *counts])
     most_frequent = {
         str(answer): n for answer, n in counts.most_common(_MAX_UNKNOWN_ANSWERS)
     }
@@ -259,18 +257,20 @@ def unknown_answer_warnings(
 def _listed_counts(counts: Mapping[Any, int]) -> str:
     """Return names for a message with their counts, the most frequent first."""
     by_frequency = sorted(counts, key=lambda name: -counts[name])
-    return listed([f"{name!r} ({counts[name]})" for name in by_frequency])
+    return list_names([f"{name!r} ({counts[name]})" for name in by_frequency])
 
 
 def table_warnings(table: AnswerTable) -> tuple[str, ...]:
     """Return the sentences about its images that a reader of the figures must know."""
-    sentences = list(small_groups(table.sizes(Over.TARGET_AND_SENSITIVE)))
+    sentences = list(
+        small_group_sentences(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+    )
     sentences += _single_group_warnings(table)
     different = table.different_images
     if different is not None and different < table.n:
         rows = f"These {table.n:,} rows are {different:,} different images"
         sentences.append(f"{rows}: those of the same image count as one cluster.")
-    if table.few_clusters:
+    if table.few_clusters_reason:
         clusters = f"{table.cluster_count} {table.cluster_noun}"
         sentences.append(
             f"No figure has an interval: {clusters} show nothing about others."
@@ -280,7 +280,7 @@ def table_warnings(table: AnswerTable) -> tuple[str, ...]:
 
 def _single_group_warnings(table: AnswerTable) -> list[str]:
     """Return a sentence if there are no two groups to compare."""
-    groups = [name for name, n in table.sizes(Over.SENSITIVE).items() if n]
+    groups = [name for name, n in table.sizes_by_name(GroupBy.SENSITIVE).items() if n]
     if len(groups) != 1:
         return []
     return [
@@ -294,7 +294,7 @@ def _data_hash(table: AnswerTable) -> str:
     columns = {
         "labels": table.names(table.truth),
         "attributes": list(table.values),
-        "groups": [groups[index] for index in table.group],
+        "groups": [groups[index] for index in table.group_codes],
     }
     if table.clusters is not None:
         columns["clusters"] = table.clusters.tolist()

@@ -14,8 +14,9 @@ from fair_tta.auditing._classify import audit_classifier
 from fair_tta.auditing._compare import compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions, recommended_comparison, verdict_on
-from fair_tta.classifier import FairTPTClassifier, checked_images
+from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
+from fair_tta.images._inputs import check_images
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods import ZeroShot
@@ -23,12 +24,8 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import (
-    Column,
-    Sensitive,
-    check_clusters,
-    read_answer_table,
-)
+from fair_tta.metrics._answer_table import check_clusters, read_answer_table
+from fair_tta.metrics._types import Column, Sensitive
 
 DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
 """What labels decide between; the first is what the others are compared with."""
@@ -75,7 +72,7 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}.",
             argument="sensitive",
         )
-    several = images if isinstance(images, Features) else list(checked_images(images))
+    several = images if isinstance(images, Features) else list(check_images(images))
     columns = read_answer_table(
         labels, [labels], sensitive, classifier.targets, None, clusters
     )
@@ -145,7 +142,7 @@ def choose_method(
         return Mitigation(classifier.with_adapter(ZeroShot()), None, reason, audit)
     adapter = methods[chosen]
     if isinstance(adapter, CrossFitted):
-        adapter = adapter.fits.of_all
+        adapter = adapter.fits.on_all_images
     return Mitigation(classifier.with_adapter(adapter), adapter, reason, audit)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from fair_tta._io import Unlisted, walk
+from fair_tta._io import UnlistedFolder, walk_files
 from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, Split
 from fair_tta.datasets._source import Source, record_of_task
 from fair_tta.datasets._tasks import DEFAULT_AGES, AgeCut, BenchmarkTask
@@ -56,7 +56,7 @@ def read_utkface(
     if names is None:
         base = UTKFACE.check_root(root)
         base = UTKFACE.find(base, [""], _FOLDERS) or base
-        paths: Iterable[Path | Unlisted] = _list_images(base)
+        paths: Iterable[Path | UnlistedFolder] = _list_images(base)
     else:
         base = Path(root)
         paths = (base / name for name in names)
@@ -70,12 +70,12 @@ def read_utkface(
     return UTKFACE.dataset(task, base, rows, parameters, check_images)
 
 
-def _list_images(root: Path) -> list[Path | Unlisted]:
+def _list_images(root: Path) -> list[Path | UnlistedFolder]:
     """Return images in the order of their names, aligned ones first."""
-    closed_folders: list[Path | Unlisted] = []
+    closed_folders: list[Path | UnlistedFolder] = []
     images: list[Path] = []
-    for entry in walk(root, follow_links=True):
-        if isinstance(entry, Unlisted):
+    for entry in walk_files(root, follow_links=True):
+        if isinstance(entry, UnlistedFolder):
             closed_folders.append(entry)
             continue
         path = Path(entry)
@@ -88,9 +88,9 @@ def _list_images(root: Path) -> list[Path | Unlisted]:
 
 
 def _record_of_name(
-    path: Path | Unlisted, task: BenchmarkTask, ages: AgeCut
+    path: Path | UnlistedFolder, task: BenchmarkTask, ages: AgeCut
 ) -> Record | Problem:
-    if isinstance(path, Unlisted):
+    if isinstance(path, UnlistedFolder):
         return Problem(ProblemKind.CLOSED_FOLDER, f"{path.path} ({path.reason})")
     match = _NAME.fullmatch(path.name)
     if match is None or int(match["age"]) > _OLDEST:

@@ -14,7 +14,13 @@ from typing import IO, Any
 from msgspec import structs
 
 from fair_tta._identity import classifier_provenance
-from fair_tta._io import printable, replace_file, sweep, whole_file, write_row
+from fair_tta._io import (
+    atomic_file,
+    printable,
+    remove_stale_parts,
+    replace_file,
+    write_csv_row,
+)
 from fair_tta.auditing import Audit, compare
 from fair_tta.auditing._document import Threshold
 from fair_tta.auditing._judge import judge_threshold, read_thresholds
@@ -133,13 +139,13 @@ class FolderRun:
         rows = self._choose_rows()
         fitted = self._fit(rows)
         self.folder.mkdir(parents=True, exist_ok=True)
-        sweep(self.folder)  # partial files of killed runs
+        remove_stale_parts(self.folder)  # partial files of killed runs
 
         answers = _Answers(fitted.adapters)
         with (
             Store(self.folder / ROWS_FILE, restart=self.options.restart) as store,
-            whole_file(self.folder / PROBLEMS_FILE) as problems_csv,
-            whole_file(self.folder / PREDICTIONS_FILE) as predictions_csv,
+            atomic_file(self.folder / PROBLEMS_FILE) as problems_csv,
+            atomic_file(self.folder / PREDICTIONS_FILE) as predictions_csv,
         ):
             with (
                 open(problems_csv, "w", encoding="utf-8", newline="") as problems_file,
@@ -248,8 +254,8 @@ class FolderRun:
         answers_file: IO[str],
     ) -> None:
         """Answer the rows batch by batch, and write each to one of the CSV files."""
-        write_row(problems_file, ["row", "problem", "what"])
-        write_row(
+        write_csv_row(problems_file, ["row", "problem", "what"])
+        write_csv_row(
             answers_file,
             _predictions_header(self.values.labels.sensitive, answers.tables),
         )
@@ -274,9 +280,9 @@ class FolderRun:
             problem = answers.add(row, stored)
             if problem is not None:
                 cells = [number or "", problem.kind.value, problem.detail]
-                write_row(problems_file, cells)
+                write_csv_row(problems_file, cells)
             elif isinstance(row, Record) and not isinstance(stored, str):
-                write_row(answers_file, _prediction_cells(number, row, stored))
+                write_csv_row(answers_file, _prediction_cells(number, row, stored))
             if position % size == 0 or position == len(rows):
                 options.progress(n_finished, max(n_finished, n_expected))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, TypeAlias
 
-from fair_tta._io import Unlisted, printable
+from fair_tta._io import UnlistedFolder, printable
 from fair_tta.auditing import Examination
 from fair_tta.auditing._examine import examine_answers
 from fair_tta.classifier import FairTPTClassifier
@@ -38,7 +38,7 @@ FITS_FOLDER = "fits"
 # A page lists the first reasons why images could not be used: one reason repeats often
 _MAX_LISTED_PROBLEMS = 5
 
-ImageEntry: TypeAlias = "str | Unlisted | ImageSource"
+ImageEntry: TypeAlias = "str | UnlistedFolder | ImageSource"
 """An image by its path, a folder that cannot be listed, or features of an image."""
 
 
@@ -72,7 +72,7 @@ def predict_images(
             read_ahead=read_ahead,
         )
         for entry, answers in answered:
-            if isinstance(entry, Unlisted):
+            if isinstance(entry, UnlistedFolder):
                 reason = f"cannot look into the folder {entry.path!r}: {entry.reason}"
                 yield entry.path, reason
                 continue

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fair_tta.errors import FairTTAError, near
+from fair_tta.errors import FairTTAError, suggest_name
 from fair_tta.methods._base import Adapter, Chained, check_instance
 from fair_tta.methods._fitting import FittedMethod, load_saved_method
 from fair_tta.methods.corrections._association_correction import (
@@ -93,7 +93,7 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
                 else "it has no settings"
             )
             raise FairTTAError(
-                f"{name!r} has no setting {key!r}: {allowed}.{near(key, fields)}"
+                f"{name!r} has no setting {key!r}: {allowed}.{suggest_name(key, fields)}"
             )
         if dot:
             inner.setdefault(key, {})[rest] = text
@@ -433,7 +433,7 @@ def _one(text: str, folder: Path) -> Any:
         raise FairTTAError(
             f"there is no adapter {name!r}: choose from {', '.join(ADAPTERS)}, a saved one, "
             f"'fitted.safetensors', or a class of a file, 'my_file.py:MyMethod'."
-            f"{near(name, ADAPTERS)}"
+            f"{suggest_name(name, ADAPTERS)}"
         )
     return _set(name, ADAPTERS[name](), settings, folder)
 

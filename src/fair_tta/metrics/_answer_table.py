@@ -10,35 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtri, stdtrit
 
-from fair_tta._spelling import escaped, likely_labels, unseen_twins
+from fair_tta._spelling import escape_invisible, guess_labels, lookalikes
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
-from fair_tta.metrics._estimates import Over, label, listed
+from fair_tta.metrics._estimates import GroupBy, group_label, list_names
+from fair_tta.metrics._types import Column, Floats, Ints, Mask, Sensitive, Values
 
 if TYPE_CHECKING:
     from fair_tta.metrics._scores import Scores
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Floats: TypeAlias = npt.NDArray[np.float64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
-
-Column: TypeAlias = Any
-"""One value per image: a list, numpy array, torch tensor or pandas series of names or numbers."""
-
-Sensitive: TypeAlias = Any
-"""A column, or ``{attribute: column}``: with several attributes, groups are intersections."""
-
-Values: TypeAlias = Sequence[Hashable] | Mapping[str, Sequence[Hashable]]
-"""All values of the attribute, or ``{attribute: all values}``."""
-
-LEAST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 """Persons or sources that intervals take."""
 
 _SAME_VALUES = 1e-12
@@ -62,7 +49,7 @@ class AnswerTable:
         targets: names of the classes, then `NO_CLASS` if some answers are none of them.
         values: ``{attribute: names of its values}``.
         truth: ``[images]`` positions in `targets`.
-        group: ``[images]`` positions in `groups`.
+        group_codes: ``[images]`` positions in `groups`.
         answers: for each run ``[images]`` positions in `targets`.
         scores: for each run what it reports besides its answers, checked; may be left out.
         clusters: ``[images]`` numbers of the persons or sources that images come from, where rows
@@ -77,7 +64,7 @@ class AnswerTable:
     targets: tuple[Hashable, ...]
     values: dict[str, tuple[Hashable, ...]]
     truth: Ints
-    group: Ints
+    group_codes: Ints
     answers: tuple[Ints, ...]
     scores: tuple[Scores, ...] = ()
     clusters: Ints | None = None
@@ -91,15 +78,15 @@ class AnswerTable:
         return len(self.truth) if self.times is None else int(self.times.sum())
 
     @cached_property
-    def cell(self) -> Ints:
+    def cell_codes(self) -> Ints:
         """``[images]`` class and group as one number: positions in `cells` of both."""
-        return self.group * len(self.targets) + self.truth
+        return self.group_codes * len(self.targets) + self.truth
 
-    def totals(self, of: Mask | Floats | None = None) -> Floats:
+    def sum_by_cell(self, of: Mask | Floats | None = None) -> Floats:
         """Images of each class in each group, or the sum `of` a number of each: ``[cells]``."""
         each = np.ones(len(self.truth)) if of is None else of
         worth = each if self.times is None else each * self.times
-        sums = np.bincount(self.cell, worth, len(self.groups) * len(self.targets))
+        sums = np.bincount(self.cell_codes, worth, len(self.groups) * len(self.targets))
         return sums.astype(np.float64)
 
     @property
@@ -116,7 +103,8 @@ class AnswerTable:
         """``{attribute: value of each image}``"""
         groups = self.groups
         return {
-            a: [groups[i][k] for i in self.group] for k, a in enumerate(self.values)
+            a: [groups[i][k] for i in self.group_codes]
+            for k, a in enumerate(self.values)
         }
 
     def counts(self, run: int = 0) -> Ints:
@@ -127,28 +115,28 @@ class AnswerTable:
     def _counts(self) -> list[Ints]:
         shape = (len(self.groups), len(self.targets), len(self.targets))
         flat = [
-            np.ravel_multi_index((self.group, self.truth, run), shape)
+            np.ravel_multi_index((self.group_codes, self.truth, run), shape)
             for run in self.answers
         ]
         counts = [np.bincount(each, self.times, math.prod(shape)) for each in flat]
         return [each.reshape(shape).astype(np.int64) for each in counts]
 
-    def cells(self, over: Over) -> list[tuple[Hashable, ...]]:
+    def cells(self, over: GroupBy) -> list[tuple[Hashable, ...]]:
         """All groups: ``(*values)``, or ``(target, *values)`` group by group."""
-        if over is Over.SENSITIVE:
+        if over is GroupBy.SENSITIVE:
             return self.groups
         return [(target, *group) for group in self.groups for target in self.targets]
 
-    def right_and_all(self, run: int, over: Over) -> tuple[Ints, Ints]:
+    def correct_and_total(self, run: int, over: GroupBy) -> tuple[Ints, Ints]:
         """Right answers and images of each of `cells`."""
         counts = self.counts(run)
         right, n = np.einsum("gcc->gc", counts), counts.sum(2)
-        if over is Over.SENSITIVE:
+        if over is GroupBy.SENSITIVE:
             return right.sum(1), n.sum(1)
         return right.ravel(), n.ravel()
 
     @cached_property
-    def independent(self) -> AnswerTable:
+    def without_clusters(self) -> AnswerTable:
         """The same as if all images were different and independent."""
         return replace(self, clusters=None, contents=None)
 
@@ -174,10 +162,10 @@ class AnswerTable:
         return "different images" if are_images else "clusters"
 
     @property
-    def few_clusters(self) -> str | None:
+    def few_clusters_reason(self) -> str | None:
         """Why there are too few clusters for any interval; None if there are enough."""
         count = self.cluster_count
-        if count is None or count >= LEAST_CLUSTERS:
+        if count is None or count >= MIN_CLUSTERS:
             return None
         return f"no interval, as there are only {count} {self.cluster_noun}"
 
@@ -193,7 +181,7 @@ class AnswerTable:
         hashes = {"digests": in_order}
         return replace(self, clusters=joined, contents=contents, image_hashes=hashes)
 
-    def weight(
+    def effective_weight(
         self, some: Mask, values: Mask | Floats, level: float | None = None
     ) -> float:
         """What one of some images counts for where the mean of their values is estimated.
@@ -222,46 +210,48 @@ class AnswerTable:
         tail = (1 + level) / 2
         return weight * float(ndtri(tail) / stdtrit(max(1, clusters - 1), tail)) ** 2
 
-    def weights(self, run: int, over: Over) -> Floats:
+    def effective_weights(self, run: int, over: GroupBy) -> Floats:
         """`weight` of each of `cells`, of right answers."""
         cells, right = len(self.cells(over)), self.answers[run] == self.truth
         if self.clusters is None:
             return np.ones(cells)
-        cell = self.group if over is Over.SENSITIVE else self.cell
-        return np.array([self.weight(cell == k, right) for k in range(cells)])
+        cell = self.group_codes if over is GroupBy.SENSITIVE else self.cell_codes
+        return np.array([self.effective_weight(cell == k, right) for k in range(cells)])
 
-    def sizes(self, over: Over) -> dict[str, int]:
+    def sizes_by_name(self, over: GroupBy) -> dict[str, int]:
         """Return images in each of `cells`, by the name that messages use.
 
         Repeated images count once, and no image is of `NO_CLASS`.
         """
         sizes = {}
         for cell, size in zip(
-            self.cells(over), self.different(over).tolist(), strict=True
+            self.cells(over), self.different_images_of(over).tolist(), strict=True
         ):
-            if over is Over.SENSITIVE or cell[0] != NO_CLASS:
-                sizes[label(*cell)] = size
+            if over is GroupBy.SENSITIVE or cell[0] != NO_CLASS:
+                sizes[group_label(*cell)] = size
         return sizes
 
-    def repeats(self, over: Over) -> Floats:
+    def repeats_per_image(self, over: GroupBy) -> Floats:
         """How often an image comes in each of `cells`, on average: 1 if all are different."""
-        n = self.right_and_all(0, over)[1]
-        repeats: Floats = np.maximum(1, n) / np.maximum(1, self.different(over))
+        n = self.correct_and_total(0, over)[1]
+        repeats: Floats = np.maximum(1, n) / np.maximum(
+            1, self.different_images_of(over)
+        )
         return repeats
 
-    def different(self, over: Over) -> Ints:
+    def different_images_of(self, over: GroupBy) -> Ints:
         """Return the images of each of `cells`, of which repeated ones count once."""
-        n = self.right_and_all(0, over)[1]
+        n = self.correct_and_total(0, over)[1]
         images = self.different_images
         if self.contents is None or images is None:
             return n
-        cell = self.group if over is Over.SENSITIVE else self.cell
+        cell = self.group_codes if over is GroupBy.SENSITIVE else self.cell_codes
         different = np.unique(cell * images + self.contents)
         return np.bincount(different // images, minlength=len(n))
 
-    def worst_cell(self, run: int, over: Over) -> int:
+    def worst_cell(self, run: int, over: GroupBy) -> int:
         """Position in `cells` of the worst group; of equal ones that with the most images."""
-        right, n = self.right_and_all(run, over)
+        right, n = self.correct_and_total(run, over)
         present: list[int] = np.flatnonzero(n).tolist()
         return min(present, key=lambda i: (right[i] / n[i], -n[i]))
 
@@ -298,7 +288,7 @@ def read_answer_table(
                 f"(got {truth[0]!r} and {column[0]!r}).",
                 argument="y_true",
             )
-    names = distinct_names("targets", targets, chain(truth, *given))
+    names = unique_names("targets", targets, chain(truth, *given))
     for column in given:
         if targets is None and truth_has_classes:
             _check_answers(truth, column)
@@ -310,8 +300,8 @@ def read_answer_table(
                 argument="values",
             )
         values = {next(iter(columns)): values}
-    listed = values or {}
-    unknown = [attribute for attribute in listed if attribute not in columns]
+    listed_values = values or {}
+    unknown = [attribute for attribute in listed_values if attribute not in columns]
     if unknown:
         raise FairTTAError(
             f"`values` should have the attributes of `sensitive`, {list(columns)} (got {unknown}).",
@@ -320,7 +310,7 @@ def read_answer_table(
     all_values = {}
     group = np.zeros(len(truth), np.int64)
     for attribute, column in columns.items():
-        known = distinct_names("values", listed.get(attribute), column)
+        known = unique_names("values", listed_values.get(attribute), column)
         all_values[attribute] = known
         codes = _codes(f"`sensitive` ({attribute})", "values", column, known)
         group = group * len(known) + codes
@@ -344,11 +334,11 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
     unknown = list(dict.fromkeys(answer for answer in answers if answer not in labels))
     if not unknown:
         return
-    meant = likely_labels([*map(str, unknown)], [*map(str, labels)])
+    meant = guess_labels([*map(str, unknown)], [*map(str, labels)])
     if len(labels) < 2 and not meant:
         return
-    classes = listed([*map(repr, distinct_names("targets", None, truth))])
-    named = listed([*map(repr, unknown)])
+    classes = list_names([*map(repr, unique_names("targets", None, truth))])
+    named = list_names([*map(repr, unknown)])
     if len(unknown) == len(set(answers)):
         translate = f"translate them, such as by {meant}, or " if meant else ""
         raise FairTTAError(
@@ -424,7 +414,7 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
             object() if _is_missing(value) or value == "" else value for value in plain
         ]
     column = read_column("clusters", plain, length)
-    check_twins("clusters", column)
+    check_lookalikes("clusters", column)
     codes = np.array(
         [numbers.setdefault(key, len(numbers)) for key in column], np.int64
     )
@@ -434,16 +424,16 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
 def check_clusters(clusters: Ints | None) -> None:
     """Raise an error if there are too few clusters for any interval."""
     count = None if clusters is None else int(clusters.max()) + 1
-    if count is not None and count < LEAST_CLUSTERS:
+    if count is not None and count < MIN_CLUSTERS:
         raise FairTTAError(
-            f"`clusters` should be {LEAST_CLUSTERS} or more persons or sources (got {count}): "
+            f"`clusters` should be {MIN_CLUSTERS} or more persons or sources (got {count}): "
             "fewer show nothing about others. Without `clusters` figures are about images of "
             "these alone.",
             argument="clusters",
         )
 
 
-def are_equal(first: Ints | None, second: Ints | None) -> bool:
+def same_clusters(first: Ints | None, second: Ints | None) -> bool:
     """Both columns are None, or have the same numbers."""
     if first is None or second is None:
         return first is second
@@ -455,7 +445,7 @@ def join_clusters(first: Ints | None, second: Ints | None) -> Ints | None:
 
     None if every image is a cluster of its own.
     """
-    if first is None or second is None or are_equal(first, second):
+    if first is None or second is None or same_clusters(first, second):
         joined = second if first is None else first
     else:
         # Clusters of either kind are nodes, and each image is an edge between its two clusters.
@@ -519,7 +509,7 @@ def _are_text(column: list[Hashable]) -> set[bool]:
     return {isinstance(name, str) for name in column}
 
 
-def distinct_names(
+def unique_names(
     argument: str, given: Sequence[Hashable] | None, found: Iterable[Hashable]
 ) -> tuple[Hashable, ...]:
     """The names given, or those found, sorted.
@@ -529,7 +519,7 @@ def distinct_names(
     """
     if given is None:
         distinct = set(found)
-        check_twins(argument, distinct)
+        check_lookalikes(argument, distinct)
         try:
             return tuple(sorted(distinct))  # type: ignore[type-var]
         except TypeError:  # names and numbers
@@ -542,11 +532,11 @@ def distinct_names(
             f"`{argument}` should list distinct names (got {list(names)}).",
             argument=argument,
         )
-    check_twins(argument, names)
+    check_lookalikes(argument, names)
     return names
 
 
-def check_twins(argument: str, names: Iterable[Hashable]) -> None:
+def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
     """Raise an error if two different names look alike: they would be two groups of one name."""
     distinct = dict.fromkeys(names)
     by_text: defaultdict[str, list[Hashable]] = defaultdict(list)
@@ -559,9 +549,9 @@ def check_twins(argument: str, names: Iterable[Hashable]) -> None:
                 f"names of {argument} should differ in what can be seen (got {shown}): write them "
                 "in one way, all as text or all as numbers."
             )
-    twins = unseen_twins(sorted(name for name in distinct if isinstance(name, str)))
+    twins = lookalikes(sorted(name for name in distinct if isinstance(name, str)))
     if twins:
-        shown = " and ".join(f"'{escaped(name)}'" for name in twins[0])
+        shown = " and ".join(f"'{escape_invisible(name)}'" for name in twins[0])
         raise FairTTAError(
             f"names of {argument} should differ in what can be seen (got {shown}, which look "
             "alike): write them in one way."

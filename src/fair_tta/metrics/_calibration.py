@@ -10,10 +10,11 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import Floats, Ints, Mask, check_length
-from fair_tta.metrics._estimates import Estimate, undefined
+from fair_tta.metrics._answer_table import check_length
+from fair_tta.metrics._estimates import Estimate, undefined_estimate
+from fair_tta.metrics._types import Floats, Ints, Mask
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
-from fair_tta.metrics.intervals._closed_forms import Ends, quantile_of_normal
+from fair_tta.metrics.intervals._closed_forms import Bounds, quantile_of_normal
 from fair_tta.metrics.intervals._extremes import ExtremeChange
 from fair_tta.metrics.intervals._noise import DRAWS
 
@@ -26,18 +27,18 @@ def normalised_entropies(probabilities: Any) -> Floats:
     return np.clip(entropies, 0.0, 1.0)
 
 
-def mean(
+def mean_estimate(
     figures: Floats, level: float, least: float = 0.0, weight: float = 1.0
 ) -> Estimate:
     """A mean of numbers from `least` to 1, with an interval that is honest for few images.
 
     Wald's interval after one image was added at either end of the range, as Bonett and Price do
     for answers: what few images did not show may still be there. `weight` is what an image counts
-    for, see `AnswerTable.weight`.
+    for, see `AnswerTable.effective_weight`.
     """
     n = len(figures)
     if n == 0:
-        return undefined("no images")
+        return undefined_estimate("no images")
     value = float(figures.mean())
     more = np.concatenate([figures, [least, 1.0]])
     weights = np.concatenate([np.full(n, weight), [1.0, 1.0]])
@@ -61,7 +62,7 @@ def check_probabilities(
         )
     if not (np.all(p >= 0) and np.allclose(p.sum(1), 1, atol=1e-3)):
         raise FairTTAError(
-            f"`{argument}` should be from 0 on and sum to 1 in each row.",
+            f"`{argument}` should be >= 0 and sum to 1 in each row.",
             argument=argument,
         )
     return p
@@ -133,7 +134,7 @@ def calibration(
     """
     n = len(sure)
     if n == 0:
-        return undefined("no images")
+        return undefined_estimate("no images")
     weights = _weights(sure, bins)
     errors = weights * (right - sure)[:, None]
     value = min(1.0, float(np.abs(errors.mean(0)).sum()))
@@ -167,7 +168,7 @@ def calibration_change(
     before, after = np.abs(seen).sum(1)
     normal = np.random.default_rng(how.seed).standard_normal((DRAWS, 2 * bins))
 
-    def ends(units: Ints | None) -> Ends:
+    def ends(units: Ints | None) -> Bounds:
         draws = normal @ _root(np.hstack(errors), weights, sure, units)
         noise = np.concatenate([draws, -draws]).T.reshape(2, bins, -1)
         mean_of_bins = ExtremeChange.of_absolutes(seen, noise)

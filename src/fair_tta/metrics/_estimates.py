@@ -13,13 +13,13 @@ from msgspec.structs import force_setattr
 
 from fair_tta.errors import FairTTAError, SmallGroupWarning
 
-SMALL = 30
+SMALL_GROUP = 30
 """Groups with fewer images warn."""
 
 _LISTED = 8
 
 
-class Over(Enum):
+class GroupBy(Enum):
     """What a group is, for worst-group figures."""
 
     TARGET_AND_SENSITIVE = "(y, s)"
@@ -29,15 +29,18 @@ class Over(Enum):
     """Images with one sensitive value, as in the paper's text."""
 
 
-GroupsOver: TypeAlias = Literal["target and sensitive", "sensitive"]
+GroupByText: TypeAlias = Literal["target and sensitive", "sensitive"]
 """The same in the words of arguments."""
 
-_OVER = {"target and sensitive": Over.TARGET_AND_SENSITIVE, "sensitive": Over.SENSITIVE}
+_OVER = {
+    "target and sensitive": GroupBy.TARGET_AND_SENSITIVE,
+    "sensitive": GroupBy.SENSITIVE,
+}
 
 
-def read_over(argument: str, over: Over | GroupsOver) -> Over:
+def parse_group_by(argument: str, over: GroupBy | GroupByText) -> GroupBy:
     """Return what a group is; an error if the words say neither."""
-    if isinstance(over, Over):
+    if isinstance(over, GroupBy):
         return over
     if over not in _OVER:
         words = " or ".join(map(repr, _OVER))
@@ -128,43 +131,45 @@ def direction(low: float | None, high: float | None) -> int:
     return int(low > 0) - int(high < 0)
 
 
-def undefined(reason: str, n: int = 0) -> Estimate:
+def undefined_estimate(reason: str, n: int = 0) -> Estimate:
     """Return an estimate without a value, and why it has none."""
     return Estimate(None, n, reason=reason)
 
 
-def label(*names: Hashable) -> str:
+def group_label(*names: Hashable) -> str:
     """How messages name a group: ``blond / man``."""
     return " / ".join(map(str, names))
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Names for a message, not too many."""
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def small_groups(sizes: Mapping[str, int]) -> tuple[str, ...]:
+def small_group_sentences(sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Sentences on groups that have few images or none."""
-    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL]
+    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL_GROUP]
     empty = [name for name, n in sizes.items() if n == 0]
     return (
         *(
-            [f"Fewer than {SMALL} images, so figures are uncertain: {listed(few)}."]
+            [
+                f"Fewer than {SMALL_GROUP} images, so figures are uncertain: {list_names(few)}."
+            ]
             if few
             else []
         ),
-        *([f"No images, so no figures: {listed(empty)}."] if empty else []),
+        *([f"No images, so no figures: {list_names(empty)}."] if empty else []),
     )
 
 
-def warn_small(sizes: Mapping[str, int], stacklevel: int = 3) -> None:
+def warn_small_groups(sizes: Mapping[str, int], stacklevel: int = 3) -> None:
     """Warn if a group that is there has few images. (Empty ones are NaN with a reason.)"""
-    for sentence in small_groups({name: n for name, n in sizes.items() if n}):
+    for sentence in small_group_sentences({name: n for name, n in sizes.items() if n}):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=stacklevel)
 
 
-def left_out(sizes: Mapping[str, int]) -> str | None:
+def missing_groups_note(sizes: Mapping[str, int]) -> str | None:
     """What a minimum or a gap over groups does not cover."""
     empty = [name for name, n in sizes.items() if n == 0]
-    return f"left out, no images: {listed(empty)}" if empty else None
+    return f"left out, no images: {list_names(empty)}" if empty else None

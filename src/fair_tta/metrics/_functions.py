@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec
 
@@ -13,9 +13,6 @@ import numpy as np
 from fair_tta.metrics import definitions
 from fair_tta.metrics._answer_table import (
     AnswerTable,
-    Column,
-    Sensitive,
-    Values,
     check_clusters,
     read_answer_table,
     read_clusters,
@@ -23,19 +20,19 @@ from fair_tta.metrics._answer_table import (
 from fair_tta.metrics._calibration import read_entropies
 from fair_tta.metrics._estimates import (
     Estimate,
-    GroupsOver,
-    Over,
-    read_over,
-    warn_small,
+    GroupBy,
+    GroupByText,
+    parse_group_by,
+    warn_small_groups,
 )
-from fair_tta.metrics._metric import Figure, OwnMetric
+from fair_tta.metrics._metric import CustomMetric, MetricDefinition
 from fair_tta.metrics._score_figures import indifference, indifference_change
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Column, Sensitive, Targets, Values
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
 P = ParamSpec("P")
-Targets = Sequence[Hashable] | None
 
 _WIDTH = 88  # of documentation, which `help` indents by 4
 _STACK = 5  # calls from the warning to the line of the user
@@ -56,7 +53,8 @@ _PARAMETERS = {
 
 
 def metric_function(
-    template: Callable[Concatenate[Figure, P], Estimate], definition: Figure
+    template: Callable[Concatenate[MetricDefinition, P], Estimate],
+    definition: MetricDefinition,
 ) -> Callable[P, Estimate]:
     """Return a function with the parameters of the template that measures what is defined."""
     whole = inspect.signature(template)
@@ -78,7 +76,7 @@ def metric_function(
     return function
 
 
-def documentation(definition: Figure, signature: inspect.Signature) -> str:
+def documentation(definition: MetricDefinition, signature: inspect.Signature) -> str:
     """Return a docstring: words, formula, the value of no disparity, parameters, an example."""
     parts = [textwrap.fill(definition.meaning or f"{definition.title}.", _WIDTH)]
     if definition.formula:
@@ -94,7 +92,7 @@ def documentation(definition: Figure, signature: inspect.Signature) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _formulas(definition: Figure, *, with_values: bool) -> str:
+def _formulas(definition: MetricDefinition, *, with_values: bool) -> str:
     """Return the formula, and that over sensitive values alone if there is one."""
     if not with_values:
         return f"``{definition.formula}``"
@@ -102,13 +100,13 @@ def _formulas(definition: Figure, *, with_values: bool) -> str:
     return f"``{definition.formula}``, or with ``over='sensitive'``\n``{of_values.formula}``"
 
 
-def _over_values(definition: Figure) -> Figure:
+def _over_values(definition: MetricDefinition) -> MetricDefinition:
     """Return the definition of the same over sensitive values alone."""
     return METRICS[f"{definition.name}_s"]
 
 
 def _of_everybody(
-    definition: Figure,
+    definition: MetricDefinition,
     y_true: Column,
     y_pred: Column,
     sensitive: Sensitive | None = None,
@@ -123,7 +121,7 @@ def _of_everybody(
 
 
 def _of_groups(
-    definition: Figure,
+    definition: MetricDefinition,
     y_true: Column,
     y_pred: Column,
     sensitive: Sensitive,
@@ -138,25 +136,25 @@ def _of_groups(
 
 
 def _of_either_groups(
-    definition: Figure,
+    definition: MetricDefinition,
     y_true: Column,
     y_pred: Column,
     sensitive: Sensitive,
     *,
-    over: GroupsOver = "target and sensitive",
+    over: GroupByText = "target and sensitive",
     targets: Targets = None,
     values: Values | None = None,
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    is_of_values = read_over("over", over) is Over.SENSITIVE
+    is_of_values = parse_group_by("over", over) is GroupBy.SENSITIVE
     columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
     chosen = _over_values(definition) if is_of_values else definition
     return _measured(chosen, columns, interval)
 
 
 def _of_confidences(
-    definition: Figure,
+    definition: MetricDefinition,
     y_true: Column,
     y_pred: Column,
     confidence: Any,
@@ -172,7 +170,7 @@ def _of_confidences(
 
 
 def _of_probabilities(
-    definition: Figure,
+    definition: MetricDefinition,
     *,
     probabilities: Any = None,
     entropies: Any = None,
@@ -189,11 +187,11 @@ def _of_probabilities(
 
 
 def _measured(
-    definition: Figure, columns: AnswerTable, interval: Interval | None
+    definition: MetricDefinition, columns: AnswerTable, interval: Interval | None
 ) -> Estimate:
     check_clusters(columns.clusters)
     if definition.over is not None:
-        warn_small(columns.sizes(definition.over), _STACK)
+        warn_small_groups(columns.sizes_by_name(definition.over), _STACK)
     how = None if interval is None else read_interval(interval)
     return definition.estimate(columns, 0, how)
 
@@ -220,7 +218,7 @@ expected_calibration_error = metric_function(
 )
 
 # Audits have it by attribute of the model, so it is not among `METRICS`.
-_INDIFFERENCE = OwnMetric(
+_INDIFFERENCE = CustomMetric(
     "average_sensitive_indifference",
     indifference,
     indifference_change,
@@ -237,9 +235,9 @@ _INDIFFERENCE = OwnMetric(
 average_sensitive_indifference = metric_function(_of_probabilities, _INDIFFERENCE)
 
 
-def template_of(definition: Figure) -> Callable[..., Estimate]:
+def template_of(definition: MetricDefinition) -> Callable[..., Estimate]:
     """Return the template whose parameters a definition takes."""
-    score = definition.score if isinstance(definition, OwnMetric) else None
+    score = definition.score if isinstance(definition, CustomMetric) else None
     if score is not None:
         return _of_probabilities if score == "entropy" else _of_confidences
     if definition.over is None:

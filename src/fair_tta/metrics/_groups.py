@@ -16,33 +16,27 @@ from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _rates as rates_of
 from fair_tta.metrics._answer_table import (
     AnswerTable,
-    Column,
-    Floats,
-    Mask,
-    Sensitive,
-    Values,
     check_clusters,
     read_answer_table,
 )
 from fair_tta.metrics._estimates import (
     Estimate,
-    GroupsOver,
-    Over,
-    label,
-    left_out,
-    read_over,
-    undefined,
-    warn_small,
+    GroupBy,
+    GroupByText,
+    group_label,
+    missing_groups_note,
+    parse_group_by,
+    undefined_estimate,
+    warn_small_groups,
 )
-from fair_tta.metrics._metric import Figure, Metric, with_reason
+from fair_tta.metrics._metric import MetricDefinition, RateMetric, with_reason
 from fair_tta.metrics._scores import Scores
+from fair_tta.metrics._types import Column, Floats, Mask, Sensitive, Targets, Values
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._accuracies import change_ends
+from fair_tta.metrics.intervals._accuracies import rate_change_bounds
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval, read_interval
 from fair_tta.metrics.intervals._closed_forms import wilson
-from fair_tta.metrics.intervals._extremes import class_ends
-
-Targets = Sequence[Hashable] | None
+from fair_tta.metrics.intervals._extremes import class_extreme_bounds
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,7 @@ def group_accuracy(
     y_pred: Column,
     sensitive: Sensitive,
     *,
-    over: GroupsOver = "sensitive",
+    over: GroupByText = "sensitive",
     targets: Targets = None,
     values: Values | None = None,
     interval: Interval | None = 0.95,
@@ -71,15 +65,17 @@ def group_accuracy(
     by ``(target, *values)`` with ``over="target and sensitive"``.
     """
     columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    groups = read_over("over", over)
-    right, n = columns.right_and_all(0, groups)
-    warn_small(columns.sizes(groups))
+    groups = parse_group_by("over", over)
+    right, n = columns.correct_and_total(0, groups)
+    warn_small_groups(columns.sizes_by_name(groups))
     level = None if interval is None else read_interval(interval).level
-    weights = columns.weights(0, groups)
+    weights = columns.effective_weights(0, groups)
     accuracies = {}
     for i, cell in enumerate(columns.cells(groups)):
         name = cell[0] if len(cell) == 1 else cell
-        accuracies[name] = rate(right[i], n[i], level, label(*cell), weights[i])
+        accuracies[name] = rate_estimate(
+            right[i], n[i], level, group_label(*cell), weights[i]
+        )
     return accuracies
 
 
@@ -102,7 +98,7 @@ def class_gaps(
         1.0
     """
     columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     how = None if interval is None else read_interval(interval)
     gaps = gaps_of_classes(columns, 0, how)
     return dict(zip(columns.targets, gaps, strict=True))
@@ -120,15 +116,15 @@ def group_rates(
 ) -> dict[Hashable, Rates]:
     """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
     columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     level = None if interval is None else read_interval(interval).level
     table = rates_of_groups(columns, 0, level)
-    cells = columns.cells(Over.TARGET_AND_SENSITIVE)
+    cells = columns.cells(GroupBy.TARGET_AND_SENSITIVE)
     return dict(zip(cells, (rates for row in table for rates in row), strict=True))
 
 
 def paired_difference(
-    metric: Figure,
+    metric: MetricDefinition,
     y_true: Column,
     before: Column,
     after: Column,
@@ -157,7 +153,7 @@ def paired_difference(
         interval: how intervals are made.
         clusters: the person or source of each image, if several images come from one.
     """
-    if not isinstance(metric, Figure):
+    if not isinstance(metric, MetricDefinition):
         raise FairTTAError(
             "`metric` should be a definition, such as definitions.WORST_GROUP_ACCURACY "
             f"(got {metric!r}).",
@@ -168,23 +164,27 @@ def paired_difference(
     if scores is not None:
         checked = (of_run._checked(columns.n) for of_run in scores)
         columns = replace(columns, scores=tuple(checked))
-    if clusters is not None and isinstance(metric, Metric) and metric.change is None:
+    if (
+        clusters is not None
+        and isinstance(metric, RateMetric)
+        and metric.change is None
+    ):
         raise FairTTAError(
             "`clusters` should be None for a metric that images are resampled for "
             f"(got {metric.name!r}): give the metric a `change` of its own.",
             argument="clusters",
         )
-    warn_small(columns.sizes(Over.TARGET_AND_SENSITIVE))
+    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     return metric.difference(columns, 0, 1, how)
 
 
-def rate(
+def rate_estimate(
     right: int, n: int, level: float | None, name: str, weight: float = 1.0
 ) -> Estimate:
     """A share of n images with Wilson's interval; `weight` is what an image counts for in that."""
     right, n = int(right), int(n)
     if n == 0:
-        return undefined(f"no images: {name}")
+        return undefined_estimate(f"no images: {name}")
     ends = (None, None) if level is None else wilson(right * weight, n * weight, level)
     return Estimate(right / n, n, *ends)
 
@@ -200,18 +200,23 @@ def rates_of_groups(
     def rates(g: int, c: int) -> Rates:
         group, target = columns.groups[g], columns.targets[c]
         here, given, own = (
-            columns.group == g,
+            columns.group_codes == g,
             columns.answers[run] == c,
             columns.truth == c,
         )
         hits, size, said = right[g, c], true[g, c], answered[g, c]
         parts = (
-            (hits, size, label(target, *group), here & own),
-            (said - hits, n[g] - size, label(f"not {target}", *group), here & ~own),
-            (said, n[g], label(*group), here),
+            (hits, size, group_label(target, *group), here & own),
+            (
+                said - hits,
+                n[g] - size,
+                group_label(f"not {target}", *group),
+                here & ~own,
+            ),
+            (said, n[g], group_label(*group), here),
         )
         found = (
-            rate(k, of, level, name, columns.weight(m, given))
+            rate_estimate(k, of, level, name, columns.effective_weight(m, given))
             for k, of, name, m in parts
         )
         return Rates(*found)
@@ -223,21 +228,29 @@ def rates_of_groups(
 
 
 def _class_gaps(
-    name: str, rates: Callable[[Floats], Floats], forms: extremes.Forms
-) -> Metric:
-    return Metric(
-        name, rates, rates_of.gap, is_gap=True, interval=partial(class_ends, forms)
+    name: str, rates: Callable[[Floats], Floats], forms: extremes.LinearForms
+) -> RateMetric:
+    return RateMetric(
+        name,
+        rates,
+        rates_of.gap,
+        is_gap=True,
+        interval=partial(class_extreme_bounds, forms),
     )
 
 
 TRUE_POSITIVE_GAPS = _class_gaps(
-    "true_positive_rate_gaps", rates_of.true_positive, extremes.true_positive_gaps
+    "true_positive_rate_gaps",
+    rates_of.true_positive,
+    extremes.true_positive_differences,
 )
 FALSE_POSITIVE_GAPS = _class_gaps(
-    "false_positive_rate_gaps", rates_of.false_positive, extremes.false_positive_gaps
+    "false_positive_rate_gaps",
+    rates_of.false_positive,
+    extremes.false_positive_differences,
 )
 SELECTION_GAPS = _class_gaps(
-    "selection_rate_gaps", rates_of.selection, extremes.selection_gaps
+    "selection_rate_gaps", rates_of.selection, extremes.selection_differences
 )
 _CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)
 
@@ -263,16 +276,20 @@ def gaps_of_classes(
         target = columns.targets[c]
         what = ((target,), (f"not {target}",), ())[i]
         groups = zip(columns.groups, bases[i][:, c].tolist(), strict=True)
-        sizes = {label(*what, *group): size for group, size in groups}
+        sizes = {group_label(*what, *group): size for group, size in groups}
         low, high = (end[c] for end in ends[i])
         return with_reason(
-            float(values[i][c]), sum(sizes.values()), low, high, left_out(sizes)
+            float(values[i][c]),
+            sum(sizes.values()),
+            low,
+            high,
+            missing_groups_note(sizes),
         )
 
     return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
 
 
-def share_of(
+def share_estimate(
     columns: AnswerTable,
     mask: Mask,
     level: float | None,
@@ -283,14 +300,16 @@ def share_of(
     """The share of some images that `was` counts; with `now` how it changes on the same images."""
     n = int(mask.sum())
     if now is None:
-        return rate(int(was[mask].sum()), n, level, name, columns.weight(mask, was))
+        return rate_estimate(
+            int(was[mask].sum()), n, level, name, columns.effective_weight(mask, was)
+        )
     if n == 0:
-        return undefined(f"no images: {name}")
+        return undefined_estimate(f"no images: {name}")
     gone, come = int((was & ~now)[mask].sum()), int((~was & now)[mask].sum())
     change = Estimate((come - gone) / n, n)
     if level is None:
         return change
-    low, high = change_ends(columns, mask, was, now, level)
+    low, high = rate_change_bounds(columns, mask, was, now, level)
     return Estimate(change.value, n, low, high)
 
 

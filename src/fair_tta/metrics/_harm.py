@@ -7,18 +7,22 @@ from collections.abc import Collection, Hashable, Mapping
 
 import numpy as np
 
-from fair_tta._spelling import folded
+from fair_tta._spelling import canonical_spelling
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
 from fair_tta.metrics._answer_table import (
-    Column,
-    Sensitive,
-    Values,
     check_clusters,
     read_answer_table,
     read_column,
 )
-from fair_tta.metrics._estimates import Estimate, Over, label, listed, warn_small
-from fair_tta.metrics._groups import share_of
+from fair_tta.metrics._estimates import (
+    Estimate,
+    GroupBy,
+    group_label,
+    list_names,
+    warn_small_groups,
+)
+from fair_tta.metrics._groups import share_estimate
+from fair_tta.metrics._types import Column, Sensitive, Values
 from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
 
@@ -109,14 +113,14 @@ def _shares(
         first, answers, sensitive, None, values, clusters, truth_has_classes=False
     )
     check_clusters(columns.clusters)
-    warn_small(columns.sizes(Over.SENSITIVE), stacklevel=4)
+    warn_small_groups(columns.sizes_by_name(GroupBy.SENSITIVE), stacklevel=4)
     _check_harmful(harmful, columns.targets)
     bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
     counted = [bad[codes] for codes in columns.answers]
     level = None if interval is None else read_interval(interval).level
     return {
-        group[0] if len(group) == 1 else group: share_of(
-            columns, columns.group == g, level, label(*group), *counted
+        group[0] if len(group) == 1 else group: share_estimate(
+            columns, columns.group_codes == g, level, group_label(*group), *counted
         )
         for g, group in enumerate(columns.groups)
     }
@@ -132,9 +136,9 @@ def _check_harmful(
     """
     listed_by_user = set(harmful)
     absent = [name for name in dict.fromkeys(harmful) if name not in set(answers)]
-    by_reading = {folded(str(answer)): answer for answer in answers}
+    by_reading = {canonical_spelling(str(answer)): answer for answer in answers}
     for name in absent:
-        meant = by_reading.get(folded(str(name)))
+        meant = by_reading.get(canonical_spelling(str(name)))
         if meant is not None and meant not in listed_by_user:
             raise FairTTAError(
                 f"`harmful` should name classes as answers do (got {name!r}, but answers are "
@@ -143,8 +147,8 @@ def _check_harmful(
             )
     if absent:
         warnings.warn(
-            f"no answer is {listed([*map(repr, absent)])}, which `harmful` names: check how they "
-            f"are written, as answers are {listed([*map(repr, answers)])}.",
+            f"no answer is {list_names([*map(repr, absent)])}, which `harmful` names: check how "
+            f"they are written, as answers are {list_names([*map(repr, answers)])}.",
             UnknownAnswerWarning,
             stacklevel=4,
         )

@@ -12,20 +12,25 @@ import numpy as np
 from msgspec import structs
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, Floats
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable
 from fair_tta.metrics._estimates import (
     Estimate,
-    Over,
+    GroupBy,
     direction,
-    left_out,
-    listed,
-    undefined,
+    list_names,
+    missing_groups_note,
+    undefined_estimate,
 )
-from fair_tta.metrics.intervals._bootstrap import Bootstrap, resampled, resampled_change
-from fair_tta.metrics.intervals._closed_forms import Ends, step_down
-from fair_tta.metrics.intervals._extremes import ByDraws
+from fair_tta.metrics._types import Floats
+from fair_tta.metrics.intervals._bootstrap import (
+    Bootstrap,
+    resampled_bounds,
+    resampled_change_bounds,
+)
+from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
+from fair_tta.metrics.intervals._extremes import MaxMinInterval
 
-ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Ends]
+ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Bounds]
 """The table, the two runs and the level to the ends of the change; NaN where there is none."""
 
 RunInterval: TypeAlias = Callable[[AnswerTable, int, float], tuple[Any, Any]]
@@ -35,7 +40,7 @@ TWO_GROUPS = "two groups with images"
 
 
 @dataclass(frozen=True)
-class Figure(ABC):
+class MetricDefinition(ABC):
     """A figure of a run and how it is described.
 
     Attributes:
@@ -60,7 +65,7 @@ class Figure(ABC):
     no_disparity: str = field(default="", kw_only=True)
     notes: str = field(default="", kw_only=True)
     example: str = field(default="", kw_only=True)
-    over: Over | None = field(default=Over.TARGET_AND_SENSITIVE, kw_only=True)
+    over: GroupBy | None = field(default=GroupBy.TARGET_AND_SENSITIVE, kw_only=True)
 
     @abstractmethod
     def estimate(
@@ -89,7 +94,7 @@ class Figure(ABC):
 
 
 @dataclass(frozen=True)
-class Metric(Figure):
+class RateMetric(MetricDefinition):
     """A metric that is a function of confusion counts. Define your own to compare runs by it.
 
     Attributes:
@@ -111,7 +116,7 @@ class Metric(Figure):
     is_gap: bool = False
     change: ChangeInterval | None = None
     interval: RunInterval | None = field(default=None, kw_only=True)
-    worst_of: Over | None = field(default=None, kw_only=True)
+    worst_of: GroupBy | None = field(default=None, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
     needs_classes: bool = field(default=False, kw_only=True)
 
@@ -126,12 +131,14 @@ class Metric(Figure):
         ends: Any = (None, None)
         if how is not None and (interval := self.interval) is not None:
             level = how.level
-            ends = widest(columns, lambda some: interval(some, run, level))
+            ends = at_least_unclustered(
+                columns, lambda some: interval(some, run, level)
+            )
         elif how is not None:
-            ends = resampled(self, counts, how)
+            ends = resampled_bounds(self, counts, how)
         if self.worst_of is not None:
             at = columns.worst_cell(run, self.worst_of)
-            n = int(columns.right_and_all(run, self.worst_of)[1][at])
+            n = int(columns.correct_and_total(run, self.worst_of)[1][at])
         return self._explained(columns, float(self(counts)), n, *ends)
 
     def difference(
@@ -145,22 +152,24 @@ class Metric(Figure):
             )
         change = self.change
         if change is None:
-            ends = resampled_change(self, columns, before, after, how)
+            ends = resampled_change_bounds(self, columns, before, after, how)
         else:
-            ends = widest(columns, lambda some: change(some, before, after, how.level))
+            ends = at_least_unclustered(
+                columns, lambda some: change(some, before, after, how.level)
+            )
         return self._with_ends(columns, before, after, ends)
 
     def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
-        if not isinstance(change := self.change, ByDraws):
+        if not isinstance(change := self.change, MaxMinInterval):
             return super().differences(columns, how)
-        ends = widest(
+        ends = at_least_unclustered(
             columns, lambda some: np.transpose(change.together(some, how.level))
         )
         pairs = enumerate(np.transpose(ends), 1)
         return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
 
     def _with_ends(
-        self, columns: AnswerTable, before: int, after: int, ends: Ends
+        self, columns: AnswerTable, before: int, after: int, ends: Bounds
     ) -> Estimate:
         """The change with these ends."""
         change = self(columns.counts(after)) - self(columns.counts(before))
@@ -176,12 +185,12 @@ class Metric(Figure):
     ) -> Estimate:
         """With the groups and classes that it leaves out."""
         if self.needs_classes and NO_CLASS in columns.targets:
-            return undefined("withheld: some answers are no class", n)
+            return undefined_estimate("withheld: some answers are no class", n)
         if self.over is None:
             return with_reason(value, n, low, high, None)
-        reason = left_out(columns.sizes(self.over))
+        reason = missing_groups_note(columns.sizes_by_name(self.over))
         by_group = columns.counts().sum(2)
-        if reason and self.is_gap and self.over is Over.TARGET_AND_SENSITIVE:
+        if reason and self.is_gap and self.over is GroupBy.TARGET_AND_SENSITIVE:
             groups_with = (by_group > 0).sum(0)
             lost = [
                 str(target)
@@ -189,7 +198,10 @@ class Metric(Figure):
                 if groups < 2 and target != NO_CLASS
             ]
             if lost:
-                reason += f"; classes left out, as fewer than two groups have them: {listed(lost)}"
+                reason += (
+                    "; classes left out, as fewer than two groups have them: "
+                    + list_names(lost)
+                )
         few = (by_group.sum(1) > 0).sum() < 2
         return with_reason(
             value, n, low, high, reason, TWO_GROUPS if few else self.needs
@@ -197,7 +209,7 @@ class Metric(Figure):
 
 
 @dataclass(frozen=True)
-class OwnMetric(Figure):
+class CustomMetric(MetricDefinition):
     """A metric with computations of its own, such as one of what a run reports besides answers.
 
     Attributes:
@@ -224,12 +236,14 @@ class OwnMetric(Figure):
         return self.change(columns, before, after, how)
 
 
-def widest(columns: AnswerTable, ends: Callable[[AnswerTable], Any]) -> Any:
+def at_least_unclustered(
+    columns: AnswerTable, ends: Callable[[AnswerTable], Any]
+) -> Any:
     """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
     found = ends(columns)
     if columns.clusters is None:
         return found
-    other = ends(columns.independent)
+    other = ends(columns.without_clusters)
     return np.minimum(found[0], other[0]), np.maximum(found[1], other[1])
 
 
@@ -244,5 +258,5 @@ def with_reason(
     """Return an estimate with the reason why it is not defined, or with what it leaves out."""
     if math.isnan(value):
         why = f"a gap needs {needs}"
-        return undefined(f"{why}; {reason}" if reason else why, n)
+        return undefined_estimate(f"{why}; {reason}" if reason else why, n)
     return Estimate(value, n, low, high, reason)

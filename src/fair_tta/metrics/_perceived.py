@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import Column, Floats, Ints, read_clusters
+from fair_tta.metrics._answer_table import read_clusters
 from fair_tta.metrics._calibration import check_probabilities, read_array
-from fair_tta.metrics._estimates import Estimate, undefined
+from fair_tta.metrics._estimates import Estimate, undefined_estimate
 from fair_tta.metrics._rates import ratio
+from fair_tta.metrics._types import Column, Floats, Ints
 from fair_tta.metrics.definitions import EQUALIZED_ODDS
 from fair_tta.metrics.intervals import _bootstrap
 from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval
@@ -246,7 +247,7 @@ def _pseudo_odds(
     seen = [_odds(one_hot[answers], q, w)(np.ones(n)) for answers in chosen]
     values = [float(EQUALIZED_ODDS.combine(rates)) for rates in seen]
     if np.isnan(values[0]):  # of all, as they share the weights
-        nothing = undefined(_NOTHING, n)
+        nothing = undefined_estimate(_NOTHING, n)
         return PseudoOdds((nothing,) * len(values), (nothing,) * (len(values) - 1))
     resampled: list[list[Floats]] = [[] for _ in chosen]
     noises: list[list[Floats]] = [[] for _ in chosen]
@@ -266,7 +267,9 @@ def _pseudo_odds(
         moved = [
             after - before for before, after in zip(resampled[0], figures, strict=True)
         ]
-        low, high = _bootstrap.around(np.asarray(value - values[0]), moved, how)
+        low, high = _bootstrap.quantile_bounds(
+            np.asarray(value - values[0]), moved, how
+        )
         changes.append(
             Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high)))
         )
@@ -303,6 +306,6 @@ def _noise(
     worth = np.concatenate([np.ones(clusters), added_images])
     expected = [of(size * worth[row_of]) for of in odds]
     generator = np.random.default_rng(how.seed)
-    for some in _bootstrap.parts(how.resamples, len(q)):
+    for some in _bootstrap.batch_sizes(how.resamples, len(q)):
         drawn = size * generator.standard_gamma(worth, (some, len(worth)))[:, row_of]
         yield [of(drawn) - rates for of, rates in zip(odds, expected, strict=True)]

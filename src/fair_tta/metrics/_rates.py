@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import Floats
+from fair_tta.metrics._types import Floats
 
 
 def ratio(top: Floats, bottom: Floats) -> Floats:

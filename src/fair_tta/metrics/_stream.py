@@ -11,8 +11,9 @@ import numpy as np
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import _answer_table as columns
-from fair_tta.metrics._estimates import Estimate, Over, warn_small
-from fair_tta.metrics._metric import OwnMetric
+from fair_tta.metrics._estimates import Estimate, GroupBy, warn_small_groups
+from fair_tta.metrics._metric import CustomMetric
+from fair_tta.metrics._types import Column, Sensitive, Values
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
@@ -39,7 +40,7 @@ class MetricStream:
     """
 
     targets: Sequence[Hashable] | None = field(default=None, kw_only=True)
-    values: columns.Values | None = field(default=None, kw_only=True)
+    values: Values | None = field(default=None, kw_only=True)
     interval: Interval | None = field(default=0.95, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -52,9 +53,9 @@ class MetricStream:
 
     def update(
         self,
-        y_true: columns.Column,
-        y_pred: columns.Column,
-        sensitive: columns.Sensitive,
+        y_true: Column,
+        y_pred: Column,
+        sensitive: Sensitive,
     ) -> None:
         """Count some rows."""
         truth = columns.read_column("y_true", y_true)
@@ -84,11 +85,11 @@ class MetricStream:
     def compute(self) -> dict[str, Estimate]:
         """All metrics that rest on answers alone, by name; ``_s`` is for ``over="sensitive"``."""
         rows = self._columns(self._attributes, self._counts, are_all=True)
-        warn_small(rows.sizes(Over.TARGET_AND_SENSITIVE))
+        warn_small_groups(rows.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
         how = None if self.interval is None else read_interval(self.interval)
         estimates = {}
         for metric in METRICS.values():
-            if not isinstance(metric, OwnMetric) or metric.score is None:
+            if not isinstance(metric, CustomMetric) or metric.score is None:
                 estimates[metric.name] = metric.estimate(rows, 0, how)
         return estimates
 

@@ -12,22 +12,22 @@ from functools import partial
 
 from fair_tta.metrics import _rates as rates
 from fair_tta.metrics import _score_figures as own
-from fair_tta.metrics._estimates import Over
-from fair_tta.metrics._metric import Figure, Metric, OwnMetric
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._metric import CustomMetric, MetricDefinition, RateMetric
 from fair_tta.metrics.intervals import _accuracies as intervals
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._extremes import ByDraws, run_ends
+from fair_tta.metrics.intervals._extremes import MaxMinInterval, extreme_bounds
 
-_PAIRS, _VALUES = Over.TARGET_AND_SENSITIVE, Over.SENSITIVE
+_PAIRS, _VALUES = GroupBy.TARGET_AND_SENSITIVE, GroupBy.SENSITIVE
 
 # A metric is added here and nowhere else. The order is that of audits and reports.
 
-ACCURACY = Metric(
+ACCURACY = RateMetric(
     "accuracy",
     rates.overall,
     lambda accuracy: accuracy,
-    change=intervals.overall_change,
-    interval=intervals.overall_ends,
+    change=intervals.accuracy_change_bounds,
+    interval=intervals.accuracy_bounds,
     over=None,
     title="Accuracy",
     better=1,
@@ -38,12 +38,12 @@ ACCURACY = Metric(
 >>> accuracy(["cat", "dog"], ["cat", "cat"], interval=None)
 Estimate(value=0.5, n=2, low=None, high=None, reason=None)""",
 )
-BALANCED_ACCURACY = Metric(
+BALANCED_ACCURACY = RateMetric(
     "balanced_accuracy",
     rates.of_pairs,
     rates.mean_of_defined,
-    change=intervals.balanced_change,
-    interval=intervals.balanced_ends,
+    change=intervals.balanced_change_bounds,
+    interval=intervals.balanced_bounds,
     title="Balanced accuracy (class / group)",
     better=1,
     meaning="Mean accuracy of all groups, a group being the images of one class and one sensitive "
@@ -58,12 +58,12 @@ BALANCED_ACCURACY = Metric(
 >>> balanced_accuracy(names, ["cat"] * 120, ["indoors"] * 120).value
 0.5""",
 )
-WORST_GROUP_ACCURACY = Metric(
+WORST_GROUP_ACCURACY = RateMetric(
     "worst_group_accuracy",
     rates.of_pairs,
     rates.lowest,
-    change=ByDraws(extremes.lowest, -1),
-    interval=partial(intervals.lowest_ends, _PAIRS),
+    change=MaxMinInterval(extremes.negative_cell_accuracies, -1),
+    interval=partial(intervals.worst_group_bounds, _PAIRS),
     worst_of=_PAIRS,
     title="Worst-group accuracy (class / group)",
     better=1,
@@ -79,12 +79,12 @@ WORST_GROUP_ACCURACY = Metric(
 >>> worst_group_accuracy(truth, answers, ["indoors"] * 60 + ["outdoors"] * 60).value
 0.0""",
 )
-WORST_GROUP_ACCURACY_S = Metric(
+WORST_GROUP_ACCURACY_S = RateMetric(
     "worst_group_accuracy_s",
     rates.by_group,
     rates.lowest,
-    change=ByDraws(extremes.lowest_of_values, -1),
-    interval=partial(intervals.lowest_ends, _VALUES),
+    change=MaxMinInterval(extremes.negative_group_accuracies, -1),
+    interval=partial(intervals.worst_group_bounds, _VALUES),
     over=_VALUES,
     worst_of=_VALUES,
     title="Worst-group accuracy (group)",
@@ -93,12 +93,12 @@ WORST_GROUP_ACCURACY_S = Metric(
     formula="min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="equal to the accuracy",
 )
-BIAS = Metric(
+BIAS = RateMetric(
     "bias",
     rates.overall_and(rates.true_positive),
     rates.shortfall,
-    change=ByDraws(extremes.shortfall),
-    interval=partial(run_ends, extremes.shortfall),
+    change=MaxMinInterval(extremes.cell_shortfalls),
+    interval=partial(extreme_bounds, extremes.cell_shortfalls),
     worst_of=_PAIRS,
     title="Accuracy minus worst group (class / group)",
     better=-1,
@@ -111,12 +111,12 @@ BIAS = Metric(
     "not accuracy minus the ends of `worst_group_accuracy`, which come from exact intervals of the "
     "groups alone.",
 )
-BIAS_S = Metric(
+BIAS_S = RateMetric(
     "bias_s",
     rates.overall_and(rates.by_group),
     rates.shortfall,
-    change=ByDraws(extremes.shortfall_of_values),
-    interval=partial(run_ends, extremes.shortfall_of_values),
+    change=MaxMinInterval(extremes.group_shortfalls),
+    interval=partial(extreme_bounds, extremes.group_shortfalls),
     over=_VALUES,
     worst_of=_VALUES,
     title="Accuracy minus worst group (group)",
@@ -125,7 +125,7 @@ BIAS_S = Metric(
     formula="sum_i M_ii / K - min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="0",
 )
-TYPICAL_GAP = OwnMetric(
+TYPICAL_GAP = CustomMetric(
     "typical_gap",
     own.typical_gap,
     own.typical_gap_change,
@@ -143,13 +143,13 @@ TYPICAL_GAP = OwnMetric(
 >>> round(typical_gap(names, ["cat"] * 60 + names[60:], groups).value, 2)
 0.71""",
 )
-EQUALIZED_ODDS = Metric(
+EQUALIZED_ODDS = RateMetric(
     "equalized_odds_difference",
     rates.odds,
     rates.mean_larger_gap,
     is_gap=True,
-    change=ByDraws(extremes.odds),
-    interval=partial(run_ends, extremes.odds),
+    change=MaxMinInterval(extremes.odds_differences),
+    interval=partial(extreme_bounds, extremes.odds_differences),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -163,13 +163,13 @@ EQUALIZED_ODDS = Metric(
 >>> equalized_odds_difference(truth, answers, ["woman"] * 200 + ["man"] * 200).value
 0.5""",
 )
-EQUAL_OPPORTUNITY = Metric(
+EQUAL_OPPORTUNITY = RateMetric(
     "equal_opportunity_difference",
     rates.true_positive,
     rates.mean_gap,
     is_gap=True,
-    change=ByDraws(extremes.true_positive_gaps),
-    interval=partial(run_ends, extremes.true_positive_gaps),
+    change=MaxMinInterval(extremes.true_positive_differences),
+    interval=partial(extreme_bounds, extremes.true_positive_differences),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -178,13 +178,13 @@ EQUAL_OPPORTUNITY = Metric(
     no_disparity="0",
     notes="`class_gaps` has the gap of each class, which for two classes is fairlearn's.",
 )
-DEMOGRAPHIC_PARITY = Metric(
+DEMOGRAPHIC_PARITY = RateMetric(
     "demographic_parity_difference",
     rates.selection,
     rates.mean_gap,
     is_gap=True,
-    change=ByDraws(extremes.parity),
-    interval=partial(run_ends, extremes.parity),
+    change=MaxMinInterval(extremes.parity_differences),
+    interval=partial(extreme_bounds, extremes.parity_differences),
     over=_VALUES,
     needs_classes=True,
     title="Demographic parity difference",
@@ -196,7 +196,7 @@ DEMOGRAPHIC_PARITY = Metric(
     notes="Labels do not matter, except for the strata of the interval. `class_gaps` has the gap "
     "of each class.",
 )
-AVERAGE_TARGET_CONFIDENCE = OwnMetric(
+AVERAGE_TARGET_CONFIDENCE = CustomMetric(
     "average_target_confidence",
     own.certainty,
     own.certainty_change,
@@ -208,7 +208,7 @@ AVERAGE_TARGET_CONFIDENCE = OwnMetric(
     formula="mean_i (1 - H(p_i) / log(classes))",
     notes="It lies between 0 and 1; 100 are per cent, as in reports.",
 )
-EXPECTED_CALIBRATION_ERROR = OwnMetric(
+EXPECTED_CALIBRATION_ERROR = CustomMetric(
     "expected_calibration_error",
     own.calibration_error,
     own.calibration_error_change,
@@ -233,10 +233,12 @@ EXPECTED_CALIBRATION_ERROR = OwnMetric(
 )
 
 _DEFINED = {
-    name: thing for name, thing in [*globals().items()] if isinstance(thing, Figure)
+    name: thing
+    for name, thing in [*globals().items()]
+    if isinstance(thing, MetricDefinition)
 }
 
-METRICS: dict[str, Figure] = {
+METRICS: dict[str, MetricDefinition] = {
     definition.name: definition for definition in _DEFINED.values()
 }
 """All definitions by the names of their figures, in the order of audits and reports."""

@@ -1,8 +1,8 @@
-"""A drawn world and a tiny CLIP trained on it, shipped with the package; no runner, no training.
+"""A drawn world and a tiny CLIP trained on it, both shipped with the package.
 
 They show what the methods do without a download: images of birds, badges and scenes in which an
-attribute that should not matter goes along with the answer, and a model that has learned to rely on
-it. The model knows this world and nothing else.
+attribute that should not matter is correlated with the answer, and a model that has learned to rely
+on it. The model knows this world and nothing else.
 
     >>> from fair_tta import FairTPTClassifier, miniature
     >>> task = miniature.BIRDS
@@ -11,10 +11,10 @@ it. The model knows this world and nothing else.
     >>> clf.predict(drawn.image).label in task.targets
     True
 
-``task.draw(n, seed, split="test", mix=None)`` gives a list of drawn images, each with its `image`,
-`target` and `sensitive` labels, and ``task.stream(seed)`` the same without an end. In images to
-train on, ``split="train"``, attribute and target go together; in ``"validation"`` and ``"test"``
-all groups are of equal size, and ``mix={(target, value): weight}`` draws other shares of them.
+``task.draw(n, seed, split="test", mix=None)`` returns a list of drawn images, each with its
+`image`, `target` and `sensitive` labels, and ``task.stream(seed)`` yields the same images without
+an end. With ``split="train"`` attribute and target are correlated; in ``"validation"`` and
+``"test"`` all groups have equal size, and ``mix={(target, value): weight}`` draws other shares.
 """
 
 from fair_tta.miniature._model import FOLDER, load_open_clip

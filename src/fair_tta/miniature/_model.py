@@ -1,4 +1,4 @@
-"""Where the embedded model lies, and the same model as open_clip builds it."""
+"""Folder of the embedded model, and the same model as open_clip builds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ FOLDER = Path(__file__).parent / "weights"
 
 
 def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
-    """The embedded model as open_clip's ``(model, preprocess, tokenizer)``, with equal outputs.
+    """Return the embedded model as open_clip's ``(model, preprocess, tokenizer)``.
+
+    Its outputs are those of the transformers model.
 
     Args:
         folder: a transformers directory written by ``python tools/train_miniature.py``.
@@ -25,7 +27,8 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
 
     config = json.loads((folder / "config.json").read_text("utf-8"))
     pixels = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
-    vision, text = config["vision_config"], config["text_config"]
+    vision = config["vision_config"]
+    text = config["text_config"]
     model = open_clip.CLIP(
         embed_dim=config["projection_dim"],
         vision_cfg={
@@ -44,9 +47,11 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
         },
     )
     model.load_state_dict(_to_open_clip_names(load_file(folder / "model.safetensors")))
-    mean, std = tuple(pixels["image_mean"]), tuple(pixels["image_std"])
     preprocess = open_clip.image_transform(
-        vision["image_size"], False, mean=mean, std=std
+        vision["image_size"],
+        is_train=False,
+        mean=tuple(pixels["image_mean"]),
+        std=tuple(pixels["image_std"]),
     )
     tokenizer = HFTokenizer(
         str(folder), context_length=text["max_position_embeddings"], clean="whitespace"
@@ -54,7 +59,8 @@ def load_open_clip(folder: Path = FOLDER) -> tuple[Any, Any, Any]:
     return model.eval(), preprocess, tokenizer
 
 
-_OPEN_CLIP_NAMES = {  # parts of names of weights: transformers' and open_clip's
+# Parts of the names of weights in transformers and in open_clip, replaced in this order
+_OPEN_CLIP_NAMES = {
     "vision_model.": "visual.",
     "text_model.": "",
     "encoder.layers": "transformer.resblocks",
@@ -73,15 +79,23 @@ _OPEN_CLIP_NAMES = {  # parts of names of weights: transformers' and open_clip's
 
 
 def _to_open_clip_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights under open_clip's names; it keeps q, k and v in one matrix."""
-    made: dict[str, Tensor] = {}
-    for name, value in weights.items():
-        for theirs, other in _OPEN_CLIP_NAMES.items():
-            name = name.replace(theirs, other)
-        made[name] = value
-    for name in [name for name in made if "q_proj" in name]:
-        parts = [made.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv"]
-        made[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
-    made["text_projection"] = made.pop("text_projection.weight").T
-    made["visual.proj"] = made.pop("visual_projection.weight").T
-    return made
+    """Return the weights under open_clip's names and in its shapes."""
+    renamed: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        for part, open_clip_part in _OPEN_CLIP_NAMES.items():
+            name = name.replace(part, open_clip_part)
+        renamed[name] = weight
+
+    # open_clip keeps the projections of queries, keys and values in one matrix
+    for query_name in [name for name in renamed if "q_proj" in name]:
+        projections = []
+        for letter in "qkv":
+            name = query_name.replace("q_proj", f"{letter}_proj")
+            projections.append(renamed.pop(name))
+        joint_name = query_name.replace("q_proj.", "in_proj_")
+        renamed[joint_name] = torch.cat(projections)
+
+    # Linear layers without a bias are plain matrices there, to multiply from the right
+    renamed["text_projection"] = renamed.pop("text_projection.weight").T
+    renamed["visual.proj"] = renamed.pop("visual_projection.weight").T
+    return renamed

@@ -1,7 +1,7 @@
 """The miniature world: drawn images of a target and of attributes that should not matter.
 
-Every image is made from numbers that depend on its task, split, seed and place alone, so the
-tenth image of a seed is the same however many are drawn. The three splits never share an image.
+An image depends only on its task, split, seed and index, so the tenth image of a seed is the same
+however many are drawn. The three splits never share an image.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 from zlib import crc32
 
 import numpy as np
@@ -18,15 +18,18 @@ from PIL import Image
 
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.miniature import _drawing as drawing
-from fair_tta.miniature._drawing import Colour, Random
+from fair_tta.miniature._drawing import Random
 
-BLEND_PROBABILITY = 0.5  # how often an attribute is a blend
+_BLEND_PROBABILITY = 0.5  # of an attribute that is drawn with some of another value
 
-Renderer = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
+Group: TypeAlias = tuple[str, ...]
+"""A target, and a value of each attribute."""
 
+Renderer: TypeAlias = Callable[[Random, int, tuple["Shade", ...]], Image.Image]
+"""A function that draws the target with an index, and the shades of the attributes."""
 
 WorldSplit = Literal["train", "validation", "test"]
-"""Which images: those to train on, to choose a recipe by, or to report."""
+"""Images to train on, to choose a recipe by, or to report."""
 
 WORLD_SPLITS: tuple[WorldSplit, ...] = get_args(WorldSplit)
 
@@ -38,7 +41,7 @@ class Shade:
     Attributes:
         value: index of the value that prevails, which is the label.
         other: index of the value that is blended in.
-        part: its share, below 1/2.
+        part: the share of the other value, below 1/2.
     """
 
     value: int
@@ -48,13 +51,13 @@ class Shade:
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """A drawn image and what is on it.
+    """A drawn image with its labels.
 
     Attributes:
         image: 64 x 64 pixels.
         target: label of the target.
-        sensitive: ``{attribute: label}``; of a blend the label that prevails.
-        shades: how much of which value is drawn, an entry for each attribute.
+        sensitive: ``{attribute: label}``; the label of a blend is the value that prevails.
+        shades: the values drawn, with their shares, for each attribute.
     """
 
     image: Image.Image
@@ -70,12 +73,13 @@ class MiniatureTask:
     `targets`, `sensitive` and `template` are what `FairTPTClassifier` takes.
 
     Attributes:
-        name: its key in `TASKS`.
-        targets: ``{label: phrase}``
-        sensitive: ``{attribute: {label: phrase}}``
-        template: the sentence.
-        render: how it is drawn.
-        correlation: how often an attribute goes with the target in training images.
+        name: the key in `TASKS`.
+        targets: ``{label: phrase}``.
+        sensitive: ``{attribute: {label: phrase}}``.
+        template: the sentence of the prompts.
+        render: draws an image.
+        correlation: the share of training images in which an attribute has the value that goes
+            with the target.
     """
 
     name: str
@@ -86,7 +90,7 @@ class MiniatureTask:
     correlation: float
 
     @property
-    def groups(self) -> list[tuple[str, ...]]:
+    def groups(self) -> list[Group]:
         """All combinations of a target and a value of each attribute."""
         return list(itertools.product(self.targets, *self.sensitive.values()))
 
@@ -96,16 +100,16 @@ class MiniatureTask:
         seed: int = 0,
         *,
         split: WorldSplit = "test",
-        mix: Mapping[tuple[str, ...], float] | None = None,
+        mix: Mapping[Group, float] | None = None,
     ) -> list[DrawnImage]:
         """Draw `n` images.
 
         Args:
-            n: how many.
+            n: the number of images.
             seed: other seeds give other images.
-            split: ``"train"`` is correlated, ``"validation"`` and ``"test"`` have groups of equal
-                size.
-            mix: ``{(target, value, ...): weight}`` of `groups` to draw other shares of groups.
+            split: in ``"train"`` attributes and target are correlated; ``"validation"`` and
+                ``"test"`` have groups of equal size.
+            mix: ``{(target, value, ...): weight}`` to draw other shares of `groups`.
         """
         check_count("n", n, least=0)
         return list(itertools.islice(self.stream(seed, split=split, mix=mix), n))
@@ -115,9 +119,9 @@ class MiniatureTask:
         seed: int = 0,
         *,
         split: WorldSplit = "test",
-        mix: Mapping[tuple[str, ...], float] | None = None,
+        mix: Mapping[Group, float] | None = None,
     ) -> Iterator[DrawnImage]:
-        """The images of `draw` without an end."""
+        """Yield the images of `draw` without an end."""
         check_count("seed", seed, least=0)
         if split not in WORLD_SPLITS:
             raise FairTTAError(
@@ -125,93 +129,115 @@ class MiniatureTask:
                 argument="split",
             )
         shares = None if mix is None else self._shares(mix)
+
+        # Each image has a generator of its own, so that it does not depend on those before it
         key = crc32(f"{self.name} {split}".encode())
-        for place in itertools.count():
-            random = np.random.default_rng([key, seed, place])
+        for index in itertools.count():
+            random = np.random.default_rng([key, seed, index])
             if shares is not None:
                 group = self.groups[int(random.choice(len(shares), p=shares))]
             elif split == "train":
-                group = self._correlated(random)
+                group = self._correlated_group(random)
             else:
-                group = self.groups[place % len(self.groups)]
-            yield self._draw(random, group)
+                group = self.groups[index % len(self.groups)]
+            yield self._draw_group(random, group)
 
-    def _shares(self, mix: Mapping[tuple[str, ...], float]) -> npt.NDArray[np.float64]:
-        unknown = [group for group in mix if group not in self.groups]
-        if unknown:
-            raise FairTTAError(
-                f"`mix` should have keys such as {self.groups[0]!r} (got {unknown[0]!r}).",
-                argument="mix",
-            )
+    def _shares(self, mix: Mapping[Group, float]) -> npt.NDArray[np.float64]:
+        """Return the share of each group, which add up to 1."""
+        for group in mix:
+            if group not in self.groups:
+                raise FairTTAError(
+                    f"`mix` should have keys such as {self.groups[0]!r} (got {group!r}).",
+                    argument="mix",
+                )
         weights = np.array([mix.get(group, 0.0) for group in self.groups], float)
-        if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        total = weights.sum()
+        if not (weights >= 0).all() or not 0 < total < np.inf:
             raise FairTTAError(
-                f"`mix` should have weights above 0 (got {dict(mix)!r}).",
+                "`mix` should have finite weights >= 0, at least one of them above 0 "
+                f"(got {dict(mix)!r}).",
                 argument="mix",
             )
-        shares: npt.NDArray[np.float64] = weights / weights.sum()
+        shares: npt.NDArray[np.float64] = weights / total
         return shares
 
-    def _correlated(self, random: Random) -> tuple[str, ...]:
-        """A target of any kind, and each attribute mostly the one that goes with it."""
-        target = int(random.integers(len(self.targets)))
-        group = [list(self.targets)[target]]
-        for values in self.sensitive.values():
-            usual = target % len(values)
-            others = [value for value in range(len(values)) if value != usual]
-            chosen = (
-                usual
-                if random.random() < self.correlation
-                else int(random.choice(others))
-            )
-            group.append(list(values)[chosen])
+    def _correlated_group(self, random: Random) -> Group:
+        """Draw a target, and for each attribute mostly the value that goes with it."""
+        target_index = int(random.integers(len(self.targets)))
+        group = [list(self.targets)[target_index]]
+        for names in self.sensitive.values():
+            index = target_index % len(names)
+            if random.random() >= self.correlation:
+                index = _other_index(random, index, len(names))
+            group.append(list(names)[index])
         return tuple(group)
 
-    def _draw(self, random: Random, group: tuple[str, ...]) -> DrawnImage:
-        target, values = group[0], group[1:]
+    def _draw_group(self, random: Random, group: Group) -> DrawnImage:
+        """Draw an image of a group, whose attributes may be blends."""
+        target, *labels = group
         shades = []
-        for names, value in zip(self.sensitive.values(), values, strict=True):
-            index = list(names).index(value)
-            other = int(random.choice([k for k in range(len(names)) if k != index]))
-            is_blend = random.random() < BLEND_PROBABILITY
-            part = random.uniform(0.1, 0.5) if is_blend else random.uniform(0, 0.1)
-            shades.append(Shade(index, other, part))
-        image = self.render(random, list(self.targets).index(target), tuple(shades))
-        labels = dict(zip(self.sensitive, values, strict=True))
-        return DrawnImage(image, target, labels, tuple(shades))
+        for names, label in zip(self.sensitive.values(), labels, strict=True):
+            index = list(names).index(label)
+            other_index = _other_index(random, index, len(names))
+            if random.random() < _BLEND_PROBABILITY:
+                share = random.uniform(0.1, 0.5)
+            else:
+                share = random.uniform(0, 0.1)
+            shades.append(Shade(index, other_index, share))
+        target_index = list(self.targets).index(target)
+        image = self.render(random, target_index, tuple(shades))
+        sensitive = dict(zip(self.sensitive, labels, strict=True))
+        return DrawnImage(image, target, sensitive, tuple(shades))
+
+
+def _other_index(random: Random, index: int, count: int) -> int:
+    """Draw one of the other indices below `count`."""
+    return int(random.choice([other for other in range(count) if other != index]))
 
 
 def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
-    (place,) = shades
-    both = (drawing.water(random), drawing.land(random))
-    image = drawing.side_by_side(
-        both[place.value], both[place.other], place.part, random
-    )
+    """Draw a water bird or a land bird on water, on land or at a shore."""
+    (background,) = shades
+    scenes = (drawing.water(random), drawing.land(random))
+    scene = scenes[background.value]
+    other_scene = scenes[background.other]
+    image = drawing.side_by_side(scene, other_scene, background.part, random)
     image = drawing.haze(image, random.uniform(0, 0.5), random)
-    (drawing.water_bird, drawing.land_bird)[target](image, random)
+    draw_bird = (drawing.water_bird, drawing.land_bird)[target]
+    draw_bird(image, random)
     return drawing.finish(image, random, noise=24)
 
 
-_COLOURS: tuple[Colour, ...] = ((196, 72, 68), (84, 152, 84), (76, 104, 190))
+_BADGE_COLOURS = ("#c44844", "#549854", "#4c68be")  # red, green, blue
 
 
 def _badges(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
+    """Draw a shape of one colour, or of a mixture of two, on paper."""
     (tint,) = shades
-    colour = drawing.varied_mix(
-        random, _COLOURS[tint.value], _COLOURS[tint.other], tint.part
-    )
+    first = _BADGE_COLOURS[tint.value]
+    second = _BADGE_COLOURS[tint.other]
+    colour = drawing.varied_mix(random, first, second, tint.part)
     image = drawing.sheet(random)
-    shape = (drawing.circle, drawing.square, drawing.star)[target](random)
-    drawing.badge(image, random, shape, colour)
+    draw_shape = (drawing.circle, drawing.square, drawing.star)[target]
+    drawing.badge(image, random, draw_shape(random), colour)
     return drawing.finish(image, random, noise=18)
 
 
 def _scenes(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:
-    night, snow = (s.part if s.value == 0 else 1 - s.part for s in shades)
+    """Draw a house or a tree between day and night, and between summer and winter."""
+    time, season = shades
+    night = _share_of_second_value(time)
+    snow = _share_of_second_value(season)
     image = drawing.sky(random, night=night)
     drawing.ground(image, random, snow=snow, night=night)
-    (drawing.house, drawing.tree)[target](image, random, night=night)
+    draw_target = (drawing.house, drawing.tree)[target]
+    draw_target(image, random, night=night)
     return drawing.finish(image, random, noise=24)
+
+
+def _share_of_second_value(shade: Shade) -> float:
+    """Return the share of the second value, of an attribute with two."""
+    return shade.part if shade.value == 0 else 1 - shade.part
 
 
 BIRDS = MiniatureTask(
@@ -242,4 +268,4 @@ SCENES = MiniatureTask(
     correlation=0.85,
 )
 TASKS = {task.name: task for task in (BIRDS, BADGES, SCENES)}
-"""Every task by its name."""
+"""All tasks by their names."""

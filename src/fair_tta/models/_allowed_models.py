@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fair_tta._io import leads_out
-from fair_tta.errors import ModelError, near
+from fair_tta._io import points_outside
+from fair_tta.errors import ModelError, suggest_name
 from fair_tta.miniature._model import FOLDER
 from fair_tta.models._open_clip import OpenClipBackend
 
@@ -193,7 +193,7 @@ def _check_links(name: str, folder: Path) -> None:
     ):  # links of the embedded model are of whoever installed the package
         return
     for path in [*folder.glob("*"), *folder.glob("*/*")]:
-        if leads_out(path, folder):
+        if points_outside(path, folder):
             where = path.relative_to(folder).as_posix()
             _refuse(name, f"{where} is a link that leads out of the folder")
 
@@ -233,7 +233,7 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
         raise ModelError(
             f"'open_clip:{name}' should be 'open_clip:NAME/TAG' with a name of "
             "open_clip.list_models() and a tag of open_clip.list_pretrained() or the path of a "
-            f"checkpoint.{near(name, known)}"
+            f"checkpoint.{suggest_name(name, known)}"
         )
     try:
         text, vision, tokenizer = _checked(f"open_clip:{name}", architecture)
@@ -248,7 +248,7 @@ def load_open_clip_string(name: str) -> OpenClipBackend:
         raise
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
-            f"'open_clip:{name}' could not be loaded: {error}.{near(name, known)}"
+            f"'open_clip:{name}' could not be loaded: {error}.{suggest_name(name, known)}"
         ) from error
     return OpenClipBackend(model.eval(), preprocess, tokenizer)
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fair_tta.errors import FairTTAError, ModelError, near
+from fair_tta.errors import FairTTAError, ModelError, suggest_name
 from fair_tta.miniature._model import FOLDER
 from fair_tta.models._allowed_models import (
     check_folder,
@@ -136,7 +136,7 @@ def _from_string(name: str, processor: Any) -> Backend:
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
-            f"model, write 'open_clip:NAME/TAG'.{near(name, _models_here(name))}",
+            f"model, write 'open_clip:NAME/TAG'.{suggest_name(name, _models_here(name))}",
             argument="model",
         ) from error
     if report["missing_keys"]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fair_tta._linalg import coarsest
+from fair_tta._linalg import least_precise_dtype
 from fair_tta.errors import FairTTAError, ModelError, PromptError, TowerError
 from fair_tta.models._backend import Tokens
 
@@ -57,7 +57,7 @@ class TextTable:
         self.model = nn.Module()  # by which its content is known
         given = [_as_tensor(sentence, values) for sentence, values in features.items()]
         kinds = {each.dtype for each in given if each.dtype.is_floating_point}
-        self.dtype = coarsest(torch.float32, *kinds)
+        self.dtype = least_precise_dtype(torch.float32, *kinds)
         vectors = [
             _vector(sentence, each)
             for sentence, each in zip(features, given, strict=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fair_tta._cache import Cache, size_of
-from fair_tta._linalg import coarsest, floor_of, unit
+from fair_tta._linalg import least_precise_dtype, rounding_floor, unit_features
 from fair_tta.models._backend import Backend
 from fair_tta.models._model_lock import (
     WeightChangeDetector,
@@ -130,7 +130,7 @@ class Task:
 
         Only `image_floor` differs; everything that was computed is shared.
         """
-        if coarsest(self._text_dtype, dtype) == self._text_dtype:
+        if least_precise_dtype(self._text_dtype, dtype) == self._text_dtype:
             return self
         _ = self.sensitive_features  # so that the copy has them too
         coarser_task = copy.copy(self)
@@ -141,17 +141,17 @@ class Task:
     @property
     def _text_dtype(self) -> torch.dtype:
         """The dtype in which prompts were encoded; features are kept in float32 at least."""
-        return coarsest(self.backend.dtype, self.target_features.dtype)
+        return least_precise_dtype(self.backend.dtype, self.target_features.dtype)
 
     @property
     def text_floor(self) -> float:
-        """The share of a prompt's feature that a projection has to leave: see `floor_of`."""
-        return floor_of(self.target_features.shape[-1], self._text_dtype)
+        """The share of a prompt's feature that a projection has to leave: see `rounding_floor`."""
+        return rounding_floor(self.target_features.shape[-1], self._text_dtype)
 
     @property
     def image_floor(self) -> float:
         """The same share for features of images, projected off features of prompts."""
-        return floor_of(
+        return rounding_floor(
             self.target_features.shape[-1], self._image_dtype or self._text_dtype
         )
 
@@ -236,7 +236,9 @@ class Task:
         The key identifies the value and any images that it depends on; `size` counts its bytes,
         by default those of its tensors.
         """
-        n_clearings = self.cache.cleared  # a value begun before a clearing is not kept
+        n_clearings = (
+            self.cache.times_cleared
+        )  # a value begun before a clearing is not kept
         value = self.cache._find(self._owner, key)
         if value is None:
             value = make()
@@ -249,11 +251,11 @@ class Task:
 
         For several templates they are the unit mean of each template's unit features.
         """
-        features = unit(self._raw_features(prompts))
+        features = unit_features(self._raw_features(prompts))
         if prompts.further is None:
             return features
         further = self.own_features(prompts.further).unflatten(0, (len(prompts), -1))
-        return unit(torch.cat([features.unsqueeze(1), further], 1).mean(1))
+        return unit_features(torch.cat([features.unsqueeze(1), further], 1).mean(1))
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Return features of prompts from the model's own call, not normalised."""
@@ -283,7 +285,7 @@ class Task:
         else:
             tokens = short.tokens.repeat(len(episodes))
             features = self.backend.encode_prompts(tokens, episodes.flatten(0, 1))
-        return unit(features).reshape(*spliced.shape[:-2], -1)
+        return unit_features(features).reshape(*spliced.shape[:-2], -1)
 
     def encode_many(self, prompts: PromptSet, context: Tensor) -> Tensor:
         """`encode` without gradient, a bounded number of tokens at a time.

@@ -50,9 +50,7 @@ def test_tables_have_an_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, 2.5])
 def test_limits_are_whole_numbers(value: float) -> None:
-    with pytest.raises(
-        FairTTAError, match="`files` should be a whole number from 1 on"
-    ):
+    with pytest.raises(FairTTAError, match="`files` should be an integer >= 1"):
         UploadLimits(files=value)  # type: ignore[arg-type]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cli_fixtures import call
+from internals import csv_cell
 from internals import predict_module as predict
-from internals import text_cell
 
 from fair_tta.auditing import Audit, audit, compare
 from fair_tta.prediction import Prediction
@@ -106,7 +106,7 @@ def test_labels_are_columns_of_the_first_file(folder: Path) -> None:
 @pytest.mark.parametrize("dog", ["-dog", "=dog", "hot\N{ZERO WIDTH NON-JOINER}dog"])
 def test_names_that_predict_escapes(folder: Path, dog: str) -> None:
     """`--csv` writes '-dog for -dog: compared with labels all answers would be wrong."""
-    written = str(text_cell(dog))
+    written = str(csv_cell(dog))
     assert written != dog
     rows = zip(NAMES, np.where(TRUTH == "dog", dog, TRUTH), PLACE, strict=True)
     write(folder / "labels.csv", "file,class,place", rows)
@@ -141,7 +141,7 @@ def test_paths_that_predict_escapes(folder: Path) -> None:
     rows = zip(names, TRUTH, PLACE, strict=True)
     write(folder / "labels.csv", "file,class,place", rows)
     for name, answers in ("before", BEFORE), ("after", AFTER):
-        predicted = zip(map(text_cell, names), answers, strict=True)
+        predicted = zip(map(csv_cell, names), answers, strict=True)
         write(folder / f"{name}.csv", "image,label", predicted)
     call(*BOTH, "--labels", "labels.csv", "--out", "out")
     assert figures(Audit.load(folder / "out" / "audit.json")) == figures(wanted())

@@ -8,7 +8,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import text_cell, write_row
+from internals import csv_cell, write_csv_row
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ from internals import text_cell, write_row
 )
 def test_the_rule(cell: object, written: str) -> None:
     text = io.StringIO(newline="")
-    write_row(text, ["x", cell])
+    write_csv_row(text, ["x", cell])
     assert [*csv.reader(text.getvalue().splitlines())] == [["x", written]]
 
 
 @given(st.text(st.characters(categories=None), max_size=8))
 def test_no_text_is_a_formula_or_a_control_character(name: str) -> None:
-    shown = str(text_cell(name))
+    shown = str(csv_cell(name))
     assert shown.isprintable()
     assert len(shown) < 2 or shown.lstrip()[0] not in "=+-@"
     shown.encode()
@@ -50,5 +50,5 @@ def test_no_text_is_a_formula_or_a_control_character(name: str) -> None:
 @given(st.floats(allow_nan=False))
 def test_numbers_stay_numbers(number: float) -> None:
     text = io.StringIO(newline="")
-    write_row(text, [number])
+    write_csv_row(text, [number])
     assert float(text.getvalue()) == number

@@ -11,7 +11,7 @@ from internals import (
     FOLDER_LABELS,
     Problem,
     ProblemKind,
-    Unlisted,
+    UnlistedFolder,
     write_labels_of_folders,
 )
 from internals import folder_labels_module as module
@@ -63,9 +63,9 @@ def test_closed_folders_are_told(
 ) -> None:
     found = [
         str(tmp_path / "cat" / "1.png"),
-        Unlisted(str(tmp_path / "dog"), "Permission denied"),
+        UnlistedFolder(str(tmp_path / "dog"), "Permission denied"),
     ]
-    monkeypatch.setattr(module, "images_below", lambda _: iter(found))
+    monkeypatch.setattr(module, "find_image_files", lambda _: iter(found))
     _, n, problems = write_labels_of_folders(tmp_path, ["animal"], tmp_path / "out")
     assert n == 1
     assert problems == (Problem(ProblemKind.CLOSED_FOLDER, "dog (Permission denied)"),)
@@ -89,7 +89,7 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     assert made == again
     made[0].write_text("mine")
     with pytest.raises(
-        DatasetError, match=r"folder-labels.csv' is there and has other columns"
+        DatasetError, match=r"folder-labels.csv' exists and has other columns"
     ):
         write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     assert made[0].read_text() == "mine"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from internals import Associations, ChangedImage, Floats, examine_predictions
+from internals import ChangedImage, Floats, examine_predictions
 from internals import examination_text as sentences
 from PIL import Image
 from report_samples import HOSTILE, Page, provenance
@@ -58,7 +58,7 @@ def examined(
         found.append([predicted(x, answers[0], targets, w, names) for x in answers])
     origin, notes = provenance(targets, names), ["Not all images were used."]
     document = examine_predictions(
-        Associations(logits), methods, found, Bootstrap(100), origin, notes
+        logits, methods, found, Bootstrap(100), origin, notes
     )
     image = Image.new("RGB", (40, 20), "red")
     some = [

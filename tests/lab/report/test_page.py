@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import (
     Estimate,
-    clopper_pearson_ends,
+    clopper_pearson_bounds,
     duration,
     interval,
-    mean_rate_ends,
+    mean_rate_bounds,
     p_value,
     percent,
     wilson,
@@ -273,11 +273,11 @@ def test_intervals_are_named_as_they_were_made() -> None:
     right, n = (
         np.array([getattr(c, key) for c in cells], float) for key in ("correct", "n")
     )
-    lowest = clopper_pearson_ends(right, n, level)[0].min()
+    lowest = clopper_pearson_bounds(right, n, level)[0].min()
     assert run.metrics.worst_group_accuracy.low == pytest.approx(lowest)
     assert "Price and Bonett for balanced accuracy" in named
     assert run.metrics.balanced_accuracy is not None
-    assert mean_rate_ends(right, n, level) == ends(run.metrics.balanced_accuracy)
+    assert mean_rate_bounds(right, n, level) == ends(run.metrics.balanced_accuracy)
     assert "200 draws of noise (seed 0) for the calibration error" in named
     assert "Wald with an image added at either end for ATC and ASI" in named
     assert "Holm" not in named[: named.index("Settings of each run")]

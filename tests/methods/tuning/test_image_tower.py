@@ -10,7 +10,7 @@ import pytest
 import torch
 from checks import make_task, picture
 from families_open_clip import OPEN_CLIP
-from internals import ImageTower, is_norm_layer, tuned_weight_names, unit
+from internals import ImageTower, is_norm_layer, tuned_weight_names, unit_features
 from internals import weights_module as image_tower
 from plain_towers import classifier, norm_parameters
 from torch import Tensor, nn
@@ -79,7 +79,9 @@ def test_gradient_is_that_of_a_copy(
         ):
             parameter.copy_(part.view_as(parameter))
     output = other.get_image_features(pixel_values=pixels.double())
-    features = unit(output if isinstance(output, Tensor) else output.pooler_output)
+    features = unit_features(
+        output if isinstance(output, Tensor) else output.pooler_output
+    )
     expected = torch.cat(
         [g.flatten() for g in torch.autograd.grad(loss(features), chosen)]
     )
@@ -103,7 +105,9 @@ def test_the_model_is_never_changed_not_even_meanwhile() -> None:
     for module in tower.module.modules():
         if isinstance(module, nn.LayerNorm):
             module.register_forward_hook(ask)
-    assert not torch.equal(tower.encode(2 * tower.start, pixels), unit(expected))
+    assert not torch.equal(
+        tower.encode(2 * tower.start, pixels), unit_features(expected)
+    )
     assert len(seen) > 4
     assert all(seen)
 
@@ -116,7 +120,7 @@ def test_every_family_that_takes_pixels(kind: Any, make: Any) -> None:
     tower = ImageTower.of(task, False)
     found = tower.encode(tower.start, pixels)
     torch.testing.assert_close(
-        found, unit(backend.encode_pixels(pixels)), rtol=0, atol=1e-5
+        found, unit_features(backend.encode_pixels(pixels)), rtol=0, atol=1e-5
     )
 
     def loss(features: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import length_and_direction, wide
+from internals import length_and_direction, to_cpu_float64
 
 
 @given(st.integers(0, 2**32), st.integers(-30, 30))
@@ -37,4 +37,4 @@ def test_what_is_not_finite_has_no_length(value: float) -> None:
 
 
 def test_wide_on_the_cpu_is_float64() -> None:
-    assert wide(torch.ones(2, dtype=torch.bfloat16)).dtype == torch.float64
+    assert to_cpu_float64(torch.ones(2, dtype=torch.bfloat16)).dtype == torch.float64

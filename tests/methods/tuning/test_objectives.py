@@ -24,7 +24,7 @@ from internals import (
     most_confident,
     normalised_entropy,
     objective_of,
-    unit,
+    unit_features,
 )
 
 from fair_tta.errors import FairTTAError
@@ -114,12 +114,16 @@ def task() -> Task:
 
 def features_of(task: Task, sentences: list[str]) -> Any:
     with torch.no_grad():
-        return unit(task.backend.encode_text(task.backend.tokenize(sentences))).numpy()
+        return unit_features(
+            task.backend.encode_text(task.backend.tokenize(sentences))
+        ).numpy()
 
 
 @pytest.mark.parametrize("loss", [TargetLoss(), SLoss(), TSLoss(), SuperTSLoss()])
 def test_losses_equal_numpy(task: Task, loss: Any) -> None:
-    views = unit(torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)))
+    views = unit_features(
+        torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))
+    )
     objective = loss.objective(task)
     context = task.context.repeat(objective.copies, 1).expand(2, -1, -1)
     ours = [

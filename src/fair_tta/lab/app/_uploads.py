@@ -13,12 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fair_tta._io import ENDINGS, write_row
+from fair_tta._io import IMAGE_SUFFIXES, write_csv_row
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS, usual_column
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._folder import (
     AUDIT_FILE,
@@ -52,7 +52,11 @@ class UploadedFile(NamedTuple):
 
 def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
     """Those that look like images by their names; a folder has other files too."""
-    return [file for file in files if os.path.splitext(file.name)[1].lower() in ENDINGS]
+    return [
+        file
+        for file in files
+        if os.path.splitext(file.name)[1].lower() in IMAGE_SUFFIXES
+    ]
 
 
 def plain_name(name: str) -> str:
@@ -119,7 +123,7 @@ def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
         >>> guessed(["file", "place", "label"])
         ('file', 'label', ['place'])
     """
-    where = usual_path_column(columns)
+    where = usual_column(columns, PATH_COLUMNS)
     others = [name for name in columns if name != where]
     classes = next(
         (n for n in others if n.lower() in ("class", "label", "target")), None
@@ -213,7 +217,7 @@ def examine_uploads(
         return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
     with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
         for row in ("problem", *problems):
-            write_row(file, [row])
+            write_csv_row(file, [row])
     return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE, out / PROBLEMS_FILE]
 
 

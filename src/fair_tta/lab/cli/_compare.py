@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fair_tta._io import printable, text_cell
+from fair_tta._io import csv_cell, printable
 from fair_tta.lab.cli._console import errors_as_exit_codes, log, parse_option
 from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._labels import log_path_column, print_and_exit
@@ -154,25 +154,25 @@ def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
     Raises:
         DatasetError: no answer of the file is one of the classes.
     """
-    from fair_tta._spelling import escaped, likely_labels, meaning
+    from fair_tta._spelling import cell_meaning, escape_invisible, guess_labels
     from fair_tta.datasets._label_values import rename_option
     from fair_tta.errors import DatasetError
-    from fair_tta.metrics._estimates import listed
+    from fair_tta.metrics._estimates import list_names
 
     column = run.labels.target
     file = run.labels.file.name
     counts = run.value_counts[column]
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
-    known = {*classes, *(text_cell(name) for name in classes)}
+    known = {*classes, *(csv_cell(name) for name in classes)}
     renamed = run.labels.rename.get(column, {})
     unknown = [answer for answer in counts if renamed.get(answer, answer) not in known]
     unknown.sort(key=lambda answer: -counts[answer])
-    meant = likely_labels(unknown, sorted(classes))
-    by_meaning = {meaning(label): label for label in classes}
+    meant = guess_labels(unknown, sorted(classes))
+    by_meaning = {cell_meaning(label): label for label in classes}
     for answer in unknown:  # 1.0 is the label 1
-        if meaning(answer) in by_meaning:
-            meant.setdefault(answer, by_meaning[meaning(answer)])
+        if cell_meaning(answer) in by_meaning:
+            meant.setdefault(answer, by_meaning[cell_meaning(answer)])
     if len(unknown) < len(counts) or not unknown:
         if meant:
             options = [
@@ -188,10 +188,10 @@ def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
     placeholder = (
         "" if len(meant) == len(unknown) else ", with a label in place of LABEL"
     )
-    answers = listed(
-        [f"{escaped(answer)!r} ({counts[answer]} rows)" for answer in unknown]
+    answers = list_names(
+        [f"{escape_invisible(answer)!r} ({counts[answer]} rows)" for answer in unknown]
     )
-    labels = listed([repr(escaped(label)) for label in sorted(classes)])
+    labels = list_names([repr(escape_invisible(label)) for label in sorted(classes)])
     raise DatasetError(
         f"no answer of {file!r} is among the labels: column {column!r} holds {answers}; "
         f"labels are {labels}. Choose another --answer-column, or rename the "
@@ -234,7 +234,7 @@ def _measure_matched_rows(
         raise FairTTAError("\n".join([text, *problems.lines()]))
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
-    names = {text_cell(record.target): record.target for record in records}
+    names = {csv_cell(record.target): record.target for record in records}
     y_true = [labels[key].target for key in keys]
     y_pred = {}
     for name, table in tables.items():
@@ -285,6 +285,6 @@ def _records_by_path(
 def _spelt_path(record: Record) -> str:
     """Return the path as `predict --csv` writes it, except for the sign before a formula."""
     path = printable(record.key)
-    if path.startswith("'") and text_cell(path[1:]) == path:
+    if path.startswith("'") and csv_cell(path[1:]) == path:
         return path[1:]  # folders may stand before, where it is not a formula
     return path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fair_tta._io import Unlisted, images_below
+from fair_tta._io import UnlistedFolder, find_image_files
 from fair_tta.lab.cli._console import log, parse_option
 from fair_tta.lab.cli._expand import is_on_command_line
 from fair_tta.lab.cli._options import (
@@ -36,7 +36,7 @@ _STDIN_BYTES = 1 << 16  # read at once
 
 def walk_images(
     paths: Iterable[str], *, null: bool = False
-) -> Iterator[str | Unlisted]:
+) -> Iterator[str | UnlistedFolder]:
     """Yield paths of images one at a time, and folders that cannot be listed.
 
     The path ``-`` stands for paths on stdin, which end with a null character or a line.
@@ -45,7 +45,7 @@ def walk_images(
     for argument in paths:
         for path in _read_paths(end) if argument == "-" else [argument]:
             if os.path.isdir(path):
-                yield from images_below(path)
+                yield from find_image_files(path)
             else:
                 yield path
 
@@ -83,7 +83,7 @@ def image_lister(
 
     def group(item: ImageEntry) -> str | None:
         return (
-            None if isinstance(item, Unlisted) else ""
+            None if isinstance(item, UnlistedFolder) else ""
         )  # folders are reported in any case
 
     def key(item: ImageEntry) -> str:

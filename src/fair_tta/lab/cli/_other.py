@@ -86,7 +86,7 @@ def demo_command(
     out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path(
         "demo.html"
     ),
-    seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, >= 0.")] = 1,
     one_view: Annotated[
         int,
         typer.Option(
@@ -112,7 +112,7 @@ def demo_command(
         _check_file(out)
         from transformers.utils import logging
 
-        from fair_tta._io import write_whole
+        from fair_tta._io import write_atomically
         from fair_tta.lab import _demo as demo
         from fair_tta.lab.cli._tables import print_verdict
         from fair_tta.miniature import BIRDS
@@ -140,7 +140,9 @@ def demo_command(
         audits = demo.audits_by_task(episodes)
         with_views = demo.audits_by_task(few)
         table = demo.demo_table([*audits.items(), *with_views.items()])
-        write_whole(out, demo.demo_page(episodes, audits, with_views, table).encode())
+        write_atomically(
+            out, demo.demo_page(episodes, audits, with_views, table).encode()
+        )
         print_rich_table(demo.terminal_table(table))
         print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from fair_tta._io import printable, write_row
+from fair_tta._io import printable, write_csv_row
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import (
     EXIT_LEFT_OUT,
@@ -73,11 +73,11 @@ def print_csv(
         header = ["image", "label", "zero-shot label"]
         header += [f"p: {target}" for target in targets]
         header += [f"sensitive entropy: {attribute}" for attribute in attributes]
-        write_row(text, [*header, "certified unchanged", "warnings", "error"])
+        write_csv_row(text, [*header, "certified unchanged", "warnings", "error"])
     for path, answer in answered:
         if isinstance(answer, str):
             n_empty = len(targets) + len(attributes) + 4
-            write_row(text, [path, *[""] * n_empty, answer])
+            write_csv_row(text, [path, *[""] * n_empty, answer])
             continue
         cells: list[object] = [path, answer.label, _zero_shot_label(answer)]
         cells += [answer.probabilities[target] for target in targets]
@@ -87,7 +87,7 @@ def print_csv(
             "; ".join(answer.warnings),
             "",
         ]
-        write_row(text, cells)
+        write_csv_row(text, cells)
     _write(text.getvalue())
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from fair_tta._io import write_whole
+from fair_tta._io import write_atomically
 from fair_tta.auditing import Audit
 from fair_tta.auditing._document import AuditDocument, ClassInGroup
 from fair_tta.auditing._judge import label_cautions
@@ -213,7 +213,7 @@ def write_report(
         raise FairTTAError(
             f"`path` should end in .html or .md (got {str(path)!r}).", argument="path"
         )
-    write_whole(path, text.encode())
+    write_atomically(path, text.encode())
 
 
 def _document_of(audit: Audit | Mapping[str, Any]) -> AuditDocument:

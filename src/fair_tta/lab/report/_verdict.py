@@ -26,7 +26,7 @@ from fair_tta.lab.report._numbers import (
     shown_value,
     task_name,
 )
-from fair_tta.metrics._estimates import listed
+from fair_tta.metrics._estimates import list_names
 
 CONFIRM = "Confirm it on images that took no part."
 
@@ -208,7 +208,7 @@ def _losers_sentence(document: AuditDocument, row: MethodRow) -> str:
     is_above_average = all(group.after > average for group in losers)
     stay = " and stay above average" if is_above_average else ""
     they = "they lose" if len(losers) > 1 else "it loses"
-    names = listed([group.name for group in losers])
+    names = list_names([group.name for group in losers])
     return f"Check {names}: {they} {points} points{stay}."
 
 
@@ -239,8 +239,8 @@ def _cards_of_tasks(tasks: Sequence[NamedAudit]) -> list[Card]:
         return [wrong, helps, Card("What to do", todo)]
     if best.n_shown:
         helped = [task for task, row in measured if row.judgement.is_shown]
-        text = f"{best.name} narrows the gap on {listed(helped)}; {_harms_on(measured)}"
-        todo = f"Use {best.name} for {listed(helped)} only. {CONFIRM}"
+        text = f"{best.name} narrows the gap on {list_names(helped)}; {_harms_on(measured)}"
+        todo = f"Use {best.name} for {list_names(helped)} only. {CONFIRM}"
         tried = Card("What was tried", f"{text}{_not_run_on(best)}.", details)
         return [wrong, tried, Card("What to do", todo)]
     text = "No method is shown to narrow the gap without harm."
@@ -257,7 +257,7 @@ def _harms_on(measured: Sequence[tuple[str, MethodRow]]) -> str:
     widened = []
     for task, row in measured:
         if row.judgement.costs:
-            costs.append(f"on {task} it costs {listed(row.judgement.costs)}")
+            costs.append(f"on {task} it costs {list_names(row.judgement.costs)}")
         elif row.harms:
             widened.append(f"on {task} it widens the gap")
     return "; ".join(costs + widened)
@@ -273,4 +273,4 @@ def _narrows_on(method: MethodOnTasks) -> str:
 
 
 def _not_run_on(method: MethodOnTasks) -> str:
-    return f"; not run on {listed(method.not_run)}" if method.not_run else ""
+    return f"; not run on {list_names(method.not_run)}" if method.not_run else ""

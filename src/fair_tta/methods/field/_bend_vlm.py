@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, pair_differences, project_out, unit
+from fair_tta._linalg import is_rounding, pair_differences, project_out, unit_features
 from fair_tta.errors import check_count
 from fair_tta.methods._base import (
     CLASS_LOST,
@@ -118,4 +118,4 @@ def bend(start: Tensor, differences: Tensor, floor: float) -> Tensor:
     """
     rest = project_out(start.unsqueeze(1), differences).squeeze(1)
     lost = is_rounding(rest, start, floor).unsqueeze(-1)
-    return torch.where(lost, 0.0, unit(rest))
+    return torch.where(lost, 0.0, unit_features(rest))

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, part_within, wide
+from fair_tta._linalg import is_rounding, project_onto, to_cpu_float64
 from fair_tta.methods._base import (
     CLASS_LOST,
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
-    original_texts,
+    original_text_features,
     probabilities,
 )
 from fair_tta.prompts._task import Task
@@ -58,10 +58,12 @@ class PartialProjection(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        prepared = task.remember(self, lambda: _prepared(task, original_texts(task)))
+        prepared = task.remember(
+            self, lambda: _prepared(task, original_text_features(task))
+        )
         return _answer(task, features, *prepared)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         return _answer(task, features, *_prepared(task, texts))
 
 
@@ -73,8 +75,8 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
         directions: ``[..., k, dim]``, whose rows span A.
         floor: how long a rest is more than rounding.
     """
-    within = part_within(e, directions)
-    rest = wide(e) - within
+    within = project_onto(e, directions)
+    rest = to_cpu_float64(e) - within
     n2 = within.square().sum(-1, keepdim=True)
     o = rest.norm(dim=-1, keepdim=True)
     # E / n = 1 + (1 - o) / n^2, where 1 - o = n^2 / (1 + o)
@@ -87,7 +89,7 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
     return balanced, is_rounding(rest, e, floor).to(e.device)
 
 
-def _prepared(task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
+def _prepared(task: Task, texts: TextFeatures) -> tuple[Tensor, Tensor, Tensor]:
     """The directions, the target features, balanced, and which of those are in their span."""
     differences = []
     for attribute in task.sensitive:

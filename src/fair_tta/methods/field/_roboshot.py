@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fair_tta._linalg import (
-    are_alike,
+    is_near_duplicate,
     is_rounding,
     pair_differences,
-    part_within,
+    project_onto,
     project_out,
-    unit,
+    unit_features,
 )
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
@@ -23,7 +23,7 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
     probabilities,
@@ -82,7 +82,7 @@ class RoboShot(UsesTexts):
             if pairs:
                 task.sentence_prompts([sentence for pair in pairs for sentence in pair])
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         if self.reject is None:
             rejected = torch.cat(
                 [pair_differences(z) for z in texts.sensitive.values()], -2
@@ -91,7 +91,9 @@ class RoboShot(UsesTexts):
             rejected = _directions(task, self.reject)
         image = features[:, :1]
         rest = project_out(image, rejected)
-        steered = unit(rest + part_within(rest, _directions(task, self.accept or ())))
+        steered = unit_features(
+            rest + project_onto(rest, _directions(task, self.accept or ()))
+        )
         lost = {
             IMAGE_LOST: is_rounding(rest, image, task.image_floor),
             CLASS_LOST: self._alike_classes(task, texts, rejected),
@@ -99,7 +101,9 @@ class RoboShot(UsesTexts):
         found = probabilities(task, steered.to(features), texts.target)
         return fall_back_to_zero_shot(task, features, found, lost)
 
-    def _alike_classes(self, task: Task, texts: Texts, rejected: Tensor) -> Tensor:
+    def _alike_classes(
+        self, task: Task, texts: TextFeatures, rejected: Tensor
+    ) -> Tensor:
         """Return which classes differ from another by rejected directions alone.
 
         Their scores of a projected image are equal but for rounding, which would decide the label.
@@ -107,7 +111,7 @@ class RoboShot(UsesTexts):
 
         def compare() -> Tensor:
             rest = project_out(texts.target, rejected)
-            return are_alike(rest, task.text_floor).to(texts.target.device)
+            return is_near_duplicate(rest, task.text_floor).to(texts.target.device)
 
         if texts.target is task.target_features:
             return task.remember(("alike classes", self), compare)

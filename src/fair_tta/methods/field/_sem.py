@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import Adapter, Needs, Outcome, probabilities
 from fair_tta.prompts._task import Task
@@ -181,7 +181,7 @@ class SEM(Adapter):
         )
         share = (1 + content - bias).square()
         kept = share * classes[:, 0] + (1 - share) * diverse.median(0).values
-        return unit(kept @ weights["decoder.weight"].mT + weights["bpre"])
+        return unit_features(kept @ weights["decoder.weight"].mT + weights["bpre"])
 
     def _sentences(self, task: Task, names: Mapping[str, str]) -> list[Sequence[str]]:
         """Sentences that say each value of an attribute."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, project_out, unit
+from fair_tta._linalg import is_rounding, project_out, unit_features
 from fair_tta.errors import FairTTAError
 from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
     probabilities,
@@ -150,7 +150,7 @@ def answer_without(
         scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
         rest = rest - scaled[place].unsqueeze(1)
     lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
-    found = probabilities(task, unit(rest), task.target_features)
+    found = probabilities(task, unit_features(rest), task.target_features)
     return fall_back_to_zero_shot(task, features, found, lost)
 
 
@@ -176,12 +176,12 @@ class EpisodicTIE(UsesTexts):
 
     needs = Needs(sensitive=True)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
         rest = project_out(image, torch.cat(perceived, 1))
         lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
-        found = probabilities(task, unit(rest).to(features), texts.target)
+        found = probabilities(task, unit_features(rest).to(features), texts.target)
         return fall_back_to_zero_shot(task, features, found, lost)
 
 

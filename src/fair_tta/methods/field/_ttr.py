@@ -13,7 +13,7 @@ from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, TowerError, check_count
 from fair_tta.images._vision import Vision, probe_image
 from fair_tta.methods._base import (
@@ -129,7 +129,7 @@ class TTR(PixelAdapter):
         for at in range(0, len(images), self.queue):
             some = slice(at, at + self.queue)
             kept += self._segment([p[0] for p in pixels[some]], patches[some], general)
-        features = unit(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
+        features = unit_features(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
         found = probabilities(task, features.to(general), task.target_features)
         depends = torch.full(
             (len(images),), self.needs.other_images, device=found.device

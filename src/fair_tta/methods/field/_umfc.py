@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import is_rounding, unit
+from fair_tta._linalg import is_rounding, unit_features
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.methods._base import (
     CLASS_LOST,
@@ -112,7 +112,7 @@ class UMFC(FittedMethod):
         }
         rest = target - self.beta * away
         lost = is_rounding(rest, target, task.text_floor)
-        return {"texts": unit(rest), "lost": lost, **centres, **taken}
+        return {"texts": unit_features(rest), "lost": lost, **centres, **taken}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         made = self._prepared(task)
@@ -135,6 +135,6 @@ class UMFC(FittedMethod):
 
 def _direction(difference: Tensor) -> Tensor:
     """Of length one, or nothing where there is nothing but rounding."""
-    return unit(
+    return unit_features(
         torch.where(difference.norm(dim=-1, keepdim=True) > _ROUNDING, difference, 0)
     )

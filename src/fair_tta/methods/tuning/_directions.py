@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import shape_of, wide
+from fair_tta._linalg import describe_shape, to_cpu_float64
 from fair_tta.errors import FairTTAError
 
 Aggregator: TypeAlias = (
@@ -84,7 +84,7 @@ def combine(aggregator: Aggregator, gradients: Tensor) -> Tensor:
 
     ``[images, terms, vectors, width] -> [images, vectors, width]``
     """
-    matrices = wide(gradients.flatten(2))
+    matrices = to_cpu_float64(gradients.flatten(2))
     combined = torch.stack(
         [_combine_one_image(aggregator, matrix) for matrix in matrices]
     )
@@ -106,10 +106,10 @@ def _combine_one_image(aggregator: Aggregator, gradients: Tensor) -> Tensor:
 
 def _vector_like(vector: Any, like: Tensor) -> Tensor:
     """Return what an aggregator returned, as a vector like another."""
-    if shape_of(vector) != list(like.shape):
+    if describe_shape(vector) != list(like.shape):
         raise FairTTAError(
             f"`aggregator` should return a tensor of shape {list(like.shape)} "
-            f"(got {shape_of(vector)}); pass what weighs the terms by their Gramian as "
+            f"(got {describe_shape(vector)}); pass what weighs the terms by their Gramian as "
             '(weighting, "gramian"), and anything else as a function of their gradients.',
             argument="aggregator",
         )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fair_tta._linalg import length_and_direction, shape_of, wide
+from fair_tta._linalg import describe_shape, length_and_direction, to_cpu_float64
 from fair_tta.errors import FairTTAError, check_count, check_number
 
 ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
@@ -168,9 +168,13 @@ class ELRA(RatePolicy):
         size, _ = length_and_direction(context)
         slope, direction = length_and_direction(gradient)
         step = -(self.sigma * size)[:, None, None] * direction
-        points = torch.stack([wide(context) + part * step for part, _ in _RADAU])
-        slopes = (wide(target_at(points.to(context))) * step).flatten(2).sum(-1)
-        ends = (wide(target) * step).flatten(1).sum(-1) / 9
+        points = torch.stack(
+            [to_cpu_float64(context) + part * step for part, _ in _RADAU]
+        )
+        slopes = (
+            (to_cpu_float64(target_at(points.to(context))) * step).flatten(2).sum(-1)
+        )
+        ends = (to_cpu_float64(target) * step).flatten(1).sum(-1) / 9
         (_, first), (_, second) = _RADAU
         change = (ends + first * slopes[0] + second * slopes[1]).abs()
         wanted = (
@@ -240,7 +244,7 @@ class _ElraStepper:
         relative = relative.clamp(max=self._bound)
         length = (relative * self._size)[:, None, None]
         move = torch.where(length == 0, 0.0, length * direction)  # 0 * nan
-        context = (wide(self.context) - move).to(self.context)
+        context = (to_cpu_float64(self.context) - move).to(self.context)
 
         # A finite step may still be too long for the numbers that a context holds.
         is_failed = ~context.flatten(1).isfinite().all(1).cpu()
@@ -310,13 +314,13 @@ def descend(
             stepper = policy.start(start, *found, target_at)
             _check_stepper(policy, stepper, len(start))
         context = stepper.step(found[0])
-        if shape_of(context) != list(start.shape):
+        if describe_shape(context) != list(start.shape):
             raise FairTTAError(
                 f"`step` of {type(policy).__name__} should return contexts of shape "
-                f"{list(start.shape)} (got {shape_of(context)}).",
+                f"{list(start.shape)} (got {describe_shape(context)}).",
                 argument="step",
             )
-    moved, _ = length_and_direction(wide(context) - wide(start))
+    moved, _ = length_and_direction(to_cpu_float64(context) - to_cpu_float64(start))
     rate, flags = (
         (torch.zeros_like(size), {})
         if stepper is None
@@ -326,7 +330,7 @@ def descend(
 
 
 def _check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:
-    has_rate = shape_of(getattr(stepper, "rate", None)) == [images]
+    has_rate = describe_shape(getattr(stepper, "rate", None)) == [images]
     has_flags = isinstance(getattr(stepper, "flags", None), Mapping)
     if not has_rate or not has_flags or not callable(getattr(stepper, "step", None)):
         raise FairTTAError(

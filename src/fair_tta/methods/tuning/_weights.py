@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fair_tta._linalg import unit
+from fair_tta._linalg import unit_features
 from fair_tta.errors import TowerError
 from fair_tta.images._vision import Vision, probe_image, takes_images, views_per_pass
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
@@ -85,7 +85,7 @@ class ImageTower:
             for name, part in zip(self.names, weights.split(sizes), strict=True)
         }
         pixels = pixels.to(self.backend.device, self.backend.dtype)
-        return unit(functional_call(self.module, given, (pixels,)))
+        return unit_features(functional_call(self.module, given, (pixels,)))
 
 
 def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
@@ -138,7 +138,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
         backend
     ):  # the model's own way first: its errors explain what is wrong
         pixels = _take_pixels(backend)
-        own = unit(backend.encode_pixels(pixels))
+        own = unit_features(backend.encode_pixels(pixels))
     owners = {
         name for name, module in tower.named_modules() if every or is_norm_layer(module)
     }
@@ -152,7 +152,7 @@ def _find(backend: Any, every: bool) -> tuple[str, ...]:
             tower, candidates, (pixels.to(backend.device, backend.dtype),)
         )
         total = features.sum()
-    if not features_agree(unit(features.detach()), own):
+    if not features_agree(unit_features(features.detach()), own):
         raise TowerError(
             "its features are not those of `encode_pixels`", argument="encode_pixels"
         )

@@ -4,73 +4,80 @@ from __future__ import annotations
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
-from fair_tta.metrics._estimates import Over
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._closed_forms import (
-    Ends,
-    clopper_pearson_ends,
-    mean_change_ends,
-    mean_rate_ends,
-    paired_ends,
+    Bounds,
+    clopper_pearson_bounds,
+    mean_change_bounds,
+    mean_rate_bounds,
+    paired_bounds,
     wilson,
 )
-from fair_tta.metrics.intervals._extremes import ByDraws, run_ends
+from fair_tta.metrics.intervals._extremes import MaxMinInterval, extreme_bounds
 
 
-def overall_ends(columns: AnswerTable, run: int, level: float) -> Ends:
+def accuracy_bounds(columns: AnswerTable, run: int, level: float) -> Bounds:
     """The accuracy of a run (Wilson)."""
     right = columns.answers[run] == columns.truth
-    weight = columns.weight(np.ones(len(right), np.bool_), right)
-    hits, n = (part.sum() for part in columns.right_and_all(run, Over.SENSITIVE))
+    weight = columns.effective_weight(np.ones(len(right), np.bool_), right)
+    hits, n = (part.sum() for part in columns.correct_and_total(run, GroupBy.SENSITIVE))
     return wilson(hits * weight, n * weight, level)
 
 
-def balanced_ends(columns: AnswerTable, run: int, level: float) -> Ends:
+def balanced_bounds(columns: AnswerTable, run: int, level: float) -> Bounds:
     """The mean accuracy of groups (Price and Bonett)."""
     if columns.clusters is not None:
-        return run_ends(extremes.balanced, columns, run, level)
-    low, high = mean_rate_ends(
-        *_of_present(columns, run, Over.TARGET_AND_SENSITIVE), level
+        return extreme_bounds(extremes.balanced_accuracy_form, columns, run, level)
+    low, high = mean_rate_bounds(
+        *_of_present(columns, run, GroupBy.TARGET_AND_SENSITIVE), level
     )
     return max(0.0, low), min(1.0, high)
 
 
-def overall_change(columns: AnswerTable, before: int, after: int, level: float) -> Ends:
+def accuracy_change_bounds(
+    columns: AnswerTable, before: int, after: int, level: float
+) -> Bounds:
     """The change of accuracy (Bonett and Price)."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
-    low, high = change_ends(columns, np.ones(len(was), np.bool_), was, now, level)
+    low, high = rate_change_bounds(
+        columns, np.ones(len(was), np.bool_), was, now, level
+    )
     if columns.clusters is None:
         return low, high
     # Draws take the images of each cell as given, totals of clusters do not: persons may be in
     # several cells.
-    drawn = ByDraws(extremes.overall)(columns, before, after, level)
+    drawn = MaxMinInterval(extremes.accuracy_form)(columns, before, after, level)
     return min(low, drawn[0]), max(high, drawn[1])
 
 
-def change_ends(
+def rate_change_bounds(
     columns: AnswerTable, some: Mask, was: Mask, now: Mask, level: float
-) -> Ends:
+) -> Bounds:
     """The change of the share of some images (Bonett and Price), as many as count with clusters."""
     change = now.astype(np.float64) - was
-    weight = columns.weight(some, change, level)
+    weight = columns.effective_weight(some, change, level)
     counts = np.array(
         [(some & was & ~now).sum(), (some & ~was & now).sum(), some.sum()]
     )
     loss, gain, n = weight * counts
-    low, high = paired_ends(loss, gain, n, level)
+    low, high = paired_bounds(loss, gain, n, level)
     return max(-1.0, float(low)), min(1.0, float(high))
 
 
-def balanced_change(
+def balanced_change_bounds(
     columns: AnswerTable, before: int, after: int, level: float
-) -> Ends:
+) -> Bounds:
     """The change of the mean accuracy of groups."""
     if columns.clusters is not None:
-        return ByDraws(extremes.balanced)(columns, before, after, level)
+        return MaxMinInterval(extremes.balanced_accuracy_form)(
+            columns, before, after, level
+        )
     loss, gain, n = _losses_and_gains(columns, before, after)
     some = n > 0
-    low, high = mean_change_ends(loss[some], gain[some], n[some], level)
+    low, high = mean_change_bounds(loss[some], gain[some], n[some], level)
     return max(-1.0, low), min(1.0, high)
 
 
@@ -79,10 +86,16 @@ def _losses_and_gains(
 ) -> tuple[Floats, Floats, Floats]:
     """Images no longer right, newly right, and all, of each class in each group."""
     was, now = (columns.answers[run] == columns.truth for run in (before, after))
-    return columns.totals(was & ~now), columns.totals(~was & now), columns.totals()
+    return (
+        columns.sum_by_cell(was & ~now),
+        columns.sum_by_cell(~was & now),
+        columns.sum_by_cell(),
+    )
 
 
-def lowest_ends(over: Over, columns: AnswerTable, run: int, level: float) -> Ends:
+def worst_group_bounds(
+    over: GroupBy, columns: AnswerTable, run: int, level: float
+) -> Bounds:
     """The accuracy of the worst group, from exact intervals (Clopper and Pearson).
 
     Lower: of all groups the lowest end, each with the full error, as that of the truly worst group
@@ -91,17 +104,17 @@ def lowest_ends(over: Over, columns: AnswerTable, run: int, level: float) -> End
     """
     right, n = _of_present(columns, run, over)
     error = (1 - level) / 2
-    each = clopper_pearson_ends(right, n, 1 - 2 * 0.1 * error / (len(n) + 1))
+    each = clopper_pearson_bounds(right, n, 1 - 2 * 0.1 * error / (len(n) + 1))
     may_be_worst = each[0] <= each[1].min()
-    low, _ = clopper_pearson_ends(right, n, level)
-    _, high = clopper_pearson_ends(
+    low, _ = clopper_pearson_bounds(right, n, level)
+    _, high = clopper_pearson_bounds(
         right[may_be_worst], n[may_be_worst], 1 - 2 * 0.9 * error / may_be_worst.sum()
     )
     return float(low.min()), float(high.min())
 
 
-def _of_present(columns: AnswerTable, run: int, over: Over) -> tuple[Floats, Floats]:
+def _of_present(columns: AnswerTable, run: int, over: GroupBy) -> tuple[Floats, Floats]:
     """Right answers and images of the groups that have images, as many as count with clusters."""
-    right, n = columns.right_and_all(run, over)
-    weight = columns.weights(run, over)[n > 0]
+    right, n = columns.correct_and_total(run, over)
+    weight = columns.effective_weights(run, over)[n > 0]
     return right[n > 0] * weight, n[n > 0] * weight

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from fair_tta.errors import FairTTAError, check_count
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._estimates import GroupsOver, Over, read_over
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy, GroupByText, parse_group_by
+from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._closed_forms import check_share
 
 if TYPE_CHECKING:
-    from fair_tta.metrics._metric import Metric
+    from fair_tta.metrics._metric import RateMetric
 
-ArrayEnds: TypeAlias = tuple[Floats, Floats]
+ArrayBounds: TypeAlias = tuple[Floats, Floats]
 
 _AT_ONCE = 4_000_000  # numbers in memory
 
@@ -45,13 +46,13 @@ class Bootstrap:
     resamples: int = 2000
     seed: int = 0
     level: float = 0.95
-    strata: Over | GroupsOver = "target and sensitive"
+    strata: GroupBy | GroupByText = "target and sensitive"
 
     def __post_init__(self) -> None:
         check_count("resamples", self.resamples)
         check_count("seed", self.seed, least=0)
         check_share("level", self.level)
-        object.__setattr__(self, "strata", read_over("strata", self.strata))
+        object.__setattr__(self, "strata", parse_group_by("strata", self.strata))
 
 
 DEFAULT = Bootstrap()
@@ -73,7 +74,7 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:
+def resampled_bounds(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayBounds:
     """Interval of a metric of one run that has no closed form; NaN where it is not defined.
 
     Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
@@ -94,12 +95,12 @@ def resampled(metric: Metric, counts: Ints, how: Bootstrap) -> ArrayEnds:
         reach = quantile(figures, how.level)
         low, high = value - reach, value + reach
     else:
-        low, high = around(value, figures, how)
+        low, high = quantile_bounds(value, figures, how)
     return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
-def resampled_change(
-    metric: Metric, columns: AnswerTable, before: int, after: int, how: Bootstrap
+def resampled_change_bounds(
+    metric: RateMetric, columns: AnswerTable, before: int, after: int, how: Bootstrap
 ) -> tuple[float, float]:
     """Interval of ``after - before`` for a metric that has no closed form.
 
@@ -108,7 +109,7 @@ def resampled_change(
     answers. Quantiles of the resampled differences, so for smooth functions of rates only.
     """
     groups, classes = len(columns.groups), len(columns.targets)
-    cell = columns.cell
+    cell = columns.cell_codes
     present = np.repeat(np.unique(cell), classes - 1)
     right = present % classes
     wrong = (right + np.tile(np.arange(1, classes), len(np.unique(cell)))) % classes
@@ -121,17 +122,17 @@ def resampled_change(
     # images with the same class, group and answers are drawn together
     (cells, *places), same = np.unique([cells, *places], axis=1, return_inverse=True)
     worth = np.bincount(same.ravel(), worth)
-    by_group = how.strata is Over.SENSITIVE
+    by_group = how.strata is GroupBy.SENSITIVE
     strata = cells // classes if by_group else cells
     sizes = [
         *zip(
-            *np.unique(columns.group if by_group else cell, return_counts=True),
+            *np.unique(columns.group_codes if by_group else cell, return_counts=True),
             strict=True,
         )
     ]
     generator = np.random.default_rng(how.seed)
     width, figures = groups * classes**2, []
-    for some in parts(how.resamples, max(width, len(cells))):
+    for some in batch_sizes(how.resamples, max(width, len(cells))):
         drawn = np.zeros((some, len(cells)))
         for stratum, n in sizes:
             shares = worth[strata == stratum]
@@ -142,11 +143,13 @@ def resampled_change(
         a, b = (table.reshape(some, groups, classes, classes) for table in tables)
         figures.append(metric(b) - metric(a))
     value = metric(columns.counts(after)) - metric(columns.counts(before))
-    low, high = around(value, figures, how)
+    low, high = quantile_bounds(value, figures, how)
     return float(low), float(high)
 
 
-def around(value: Floats, figures: list[Floats], how: Bootstrap) -> ArrayEnds:
+def quantile_bounds(
+    value: Floats, figures: list[Floats], how: Bootstrap
+) -> ArrayBounds:
     """Quantiles of resampled figures, moved outwards where the value itself is not inside."""
     low = quantile(figures, (1 - how.level) / 2)
     high = quantile(figures, (1 + how.level) / 2)
@@ -171,13 +174,13 @@ def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
     right = np.eye(shape[-1])
     added = 2 * right + 2 * (1 - right) / max(1, shape[-1] - 1)
     shares = (counts + added) / (sizes[..., None] + added.sum(-1)[:, None])
-    if how.strata is Over.SENSITIVE:
+    if how.strata is GroupBy.SENSITIVE:
         frequent = sizes + (sizes.sum(-1, keepdims=True) == 0)
         shares = (shares * frequent[..., None]).reshape(len(counts), 1, -1)
         sizes = sizes.sum(-1, keepdims=True)
     shares = shares / shares.sum(-1, keepdims=True)
     expected = (shares * sizes[..., None]).reshape(shape)
-    for some in parts(how.resamples, counts.size):
+    for some in batch_sizes(how.resamples, counts.size):
         tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
         yield tables.reshape(some, *shape).astype(np.float64), expected
 
@@ -190,7 +193,7 @@ def _sums(weights: Floats, index: Ints, width: int) -> Floats:
     return sums.reshape(some, width)
 
 
-def parts(total: int, size: int) -> Iterator[int]:
+def batch_sizes(total: int, size: int) -> Iterator[int]:
     """How many of `total` resamples of `size` numbers to draw at once."""
     step = max(1, _AT_ONCE // size)
     for start in range(0, total, step):

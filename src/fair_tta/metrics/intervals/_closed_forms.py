@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import bdtr, betainccinv, betaincinv
 
 from fair_tta.errors import FairTTAError, check_count, check_number
-from fair_tta.metrics._answer_table import Floats
+from fair_tta.metrics._types import Floats
 
-Ends: TypeAlias = tuple[float, float]
+Bounds: TypeAlias = tuple[float, float]
 T = TypeVar("T")
 
 
@@ -36,11 +36,11 @@ def wilson(correct: float, n: float, level: float = 0.95) -> tuple[float, float]
         (0.0, 0.43)
     """
     _check_correct(correct, n)
-    low, high = wilson_ends(np.asarray(correct, float), np.asarray(n, float), level)
+    low, high = wilson_bounds(np.asarray(correct, float), np.asarray(n, float), level)
     return float(low), float(high)
 
 
-def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+def wilson_bounds(correct: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
     """`wilson` of many rates at once."""
     z = quantile_of_normal(level)
     rate, extra = correct / n, z * z / n
@@ -51,7 +51,7 @@ def wilson_ends(correct: Floats, n: Floats, level: float) -> tuple[Floats, Float
     return np.maximum(0.0, low), np.minimum(1.0, high)
 
 
-def paired_ends(
+def paired_bounds(
     loss: Floats, gain: Floats, n: Floats, level: float
 ) -> tuple[Floats, Floats]:
     """Intervals of changes of accuracy on the same images (Bonett and Price, 2012).
@@ -166,7 +166,7 @@ def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
         )
 
 
-def clopper_pearson_ends(
+def clopper_pearson_bounds(
     correct: Floats, n: Floats, level: float
 ) -> tuple[Floats, Floats]:
     """The rates at which so few, or so many, right answers would just be too unlikely.
@@ -205,7 +205,7 @@ def step_down(
     return [found[i] for i in range(count)]
 
 
-def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, float]:
+def mean_rate_bounds(correct: Floats, n: Floats, level: float) -> tuple[float, float]:
     """Interval of the mean of independent rates (Price and Bonett, 2004).
 
     Wald's interval after two images that are right and two that are wrong were added, spread over
@@ -221,13 +221,14 @@ def mean_rate_ends(correct: Floats, n: Floats, level: float) -> tuple[float, flo
     return _ends(rate, rate * (1 - rate) / size, float((correct / n).mean()), level)
 
 
-def mean_change_ends(
+def mean_change_bounds(
     loss: Floats, gain: Floats, n: Floats, level: float
 ) -> tuple[float, float]:
     """Interval of the mean of changes of rates, each on the same images before and after.
 
     What Bonett and Price (2012) do for one rate, with the images that they add spread over all
-    groups: with k groups, counted as for `mean_rate_ends`, ``1/k`` of each kind of change in each.
+    groups: with k groups, counted as for `mean_rate_bounds`, ``1/k`` of each kind of
+    change in each.
     """
     k = _groups_that_matter(n)
     size = n + 2 / k

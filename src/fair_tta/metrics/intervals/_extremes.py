@@ -32,10 +32,11 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Mask
+from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import direction
-from fair_tta.metrics.intervals._closed_forms import Ends, step_down
-from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, noise_of
+from fair_tta.metrics._types import Floats, Mask
+from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
+from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, rates_with_noise
 
 _CHOICE = 0.1  # of the error, for which form was the largest
 _WEIGHTS = (
@@ -43,38 +44,38 @@ _WEIGHTS = (
     1.25,
 )  # of the bound against the largest one, beside that against itself
 
-Forms: TypeAlias = Callable[[CellRates], list[Floats]]
+LinearForms: TypeAlias = Callable[[CellRates], list[Floats]]
 """The linear forms of which the largest counts, for each class: ``[forms, draws]``."""
 
 
-def overall(rates: CellRates) -> list[Floats]:
+def accuracy_form(rates: CellRates) -> list[Floats]:
     """Accuracy: of one form the interval is that of the form."""
     return [rates.overall[None]]
 
 
-def balanced(rates: CellRates) -> list[Floats]:
+def balanced_accuracy_form(rates: CellRates) -> list[Floats]:
     """Balanced accuracy."""
     return [rates.right[rates.n > 0].mean(0, keepdims=True)]
 
 
-def lowest(rates: CellRates) -> list[Floats]:
+def negative_cell_accuracies(rates: CellRates) -> list[Floats]:
     """Worst-group accuracy, the sign turned."""
     return [-rates.right[rates.n > 0]]
 
 
-def lowest_of_values(rates: CellRates) -> list[Floats]:
+def negative_group_accuracies(rates: CellRates) -> list[Floats]:
     """The same over groups of one sensitive value."""
     return [-rates.of_group[rates.n.sum(1) > 0]]
 
 
-def shortfall(rates: CellRates) -> list[Floats]:
+def cell_shortfalls(rates: CellRates) -> list[Floats]:
     """Accuracy minus worst-group accuracy."""
-    return [rates.overall + form for form in lowest(rates)]
+    return [rates.overall + form for form in negative_cell_accuracies(rates)]
 
 
-def shortfall_of_values(rates: CellRates) -> list[Floats]:
+def group_shortfalls(rates: CellRates) -> list[Floats]:
     """The same over groups of one sensitive value."""
-    return [rates.overall + form for form in lowest_of_values(rates)]
+    return [rates.overall + form for form in negative_group_accuracies(rates)]
 
 
 def _true_positive(rates: CellRates) -> tuple[Floats, Mask]:
@@ -122,11 +123,13 @@ def _pairs(
     return found
 
 
-true_positive_gaps: Forms = partial(_pairs, [_true_positive])
-false_positive_gaps: Forms = partial(_pairs, [_false_positive])
-selection_gaps: Forms = partial(_pairs, [_selected])
-odds: Forms = partial(_pairs, [_true_positive, _false_positive], distinct=True)
-parity: Forms = partial(_pairs, [_selected], distinct=True)
+true_positive_differences: LinearForms = partial(_pairs, [_true_positive])
+false_positive_differences: LinearForms = partial(_pairs, [_false_positive])
+selection_differences: LinearForms = partial(_pairs, [_selected])
+odds_differences: LinearForms = partial(
+    _pairs, [_true_positive, _false_positive], distinct=True
+)
+parity_differences: LinearForms = partial(_pairs, [_selected], distinct=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +178,7 @@ def _deviation(z: Floats) -> Floats:
 
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
-def _forms(noise: Noise, kind: Forms, run: int) -> list[_Forms]:
+def _forms(noise: Noise, kind: LinearForms, run: int) -> list[_Forms]:
     parts = zip(*map(kind, noise[run]), strict=True)
     return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in parts]
 
@@ -199,7 +202,7 @@ class ExtremeChange:
         self.value = _largest([forms.seen for forms in self._after]) - largest_before
 
     @classmethod
-    def of(cls, kind: Forms, noise: Noise, after: int) -> ExtremeChange:
+    def of(cls, kind: LinearForms, noise: Noise, after: int) -> ExtremeChange:
         """Return the change from the first run of this noise to another."""
         return cls(_forms(noise, kind, 0), _forms(noise, kind, after))
 
@@ -312,21 +315,25 @@ def _quantile(draws: Floats, error: float) -> Floats:
     return tail
 
 
-def run_ends(kind: Forms, columns: AnswerTable, run: int, level: float) -> Ends:
+def extreme_bounds(
+    kind: LinearForms, columns: AnswerTable, run: int, level: float
+) -> Bounds:
     """The interval of the largest form of one run, mean over classes."""
-    return _run_ends(_forms(noise_of(columns, (run,)), kind, 0), (1 - level) / 2)
+    return _run_ends(
+        _forms(rates_with_noise(columns, (run,)), kind, 0), (1 - level) / 2
+    )
 
 
-def class_ends(
-    kind: Forms, columns: AnswerTable, run: int, level: float
+def class_extreme_bounds(
+    kind: LinearForms, columns: AnswerTable, run: int, level: float
 ) -> tuple[Floats, Floats]:
     """The same for each class by itself."""
-    forms = _forms(noise_of(columns, (run,)), kind, 0)
+    forms = _forms(rates_with_noise(columns, (run,)), kind, 0)
     low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
     return low, high
 
 
-def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
+def _run_ends(forms: Sequence[_Forms], error: float) -> Bounds:
     """Upper: ``max_j t_j + k s_j``, where only the true j has to be right. Lower: the largest minus
     the quantile of its noise M. The added images are spread over the classes: all of them draw
     rates in one direction, while the noise of a mean is small.
@@ -343,24 +350,26 @@ def _run_ends(forms: Sequence[_Forms], error: float) -> Ends:
 
 
 @dataclass(frozen=True)
-class ByDraws:
+class MaxMinInterval:
     """Intervals of changes; `sign` is -1 if the largest form is minus the metric."""
 
-    forms: Forms
+    forms: LinearForms
     sign: int = 1
 
     def __call__(
         self, columns: AnswerTable, before: int, after: int, level: float
-    ) -> Ends:
-        change = ExtremeChange.of(self.forms, noise_of(columns, (before, after)), 1)
+    ) -> Bounds:
+        change = ExtremeChange.of(
+            self.forms, rates_with_noise(columns, (before, after)), 1
+        )
         return self._turned(change.ends((1 - level) / 2))
 
-    def together(self, columns: AnswerTable, level: float) -> list[Ends]:
+    def together(self, columns: AnswerTable, level: float) -> list[Bounds]:
         """Changes from the first run to each of the others, at levels at which all hold together:
         step-down max-T (Romano and Wolf 2005).
         """
         runs = range(len(columns.answers))
-        noise = noise_of(columns, tuple(runs))
+        noise = rates_with_noise(columns, tuple(runs))
         changes = [ExtremeChange.of(self.forms, noise, i) for i in runs[1:]]
         ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
         found = step_down(
@@ -371,7 +380,7 @@ class ByDraws:
         )
         return [self._turned(ends) for ends in found]
 
-    def _turned(self, ends: Ends) -> Ends:
+    def _turned(self, ends: Bounds) -> Bounds:
         return ends if self.sign > 0 else (-ends[1], -ends[0])
 
 

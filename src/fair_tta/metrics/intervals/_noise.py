@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._estimates import Over
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy
+from fair_tta.metrics._types import Floats, Ints
 
 DRAWS = 1000  # and as many mirrored
 _AT_ONCE = 20_000_000  # weights
@@ -54,7 +55,7 @@ Noise: TypeAlias = tuple[tuple[CellRates, CellRates, CellRates], ...]
 
 
 @lru_cache(maxsize=4)
-def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
+def rates_with_noise(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     """Count runs of these columns; the first is the one that the others are compared with."""
     groups, classes = len(columns.groups), len(columns.targets)
     cell, unit, answers, weight = _units(columns, runs)
@@ -66,7 +67,7 @@ def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     some = np.flatnonzero(np.diff(starts))
     n = np.zeros((groups, classes))
     # What is added is repeated as often as the images are: repeating them changes no figure.
-    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
+    repeats = columns.repeats_per_image(GroupBy.TARGET_AND_SENSITIVE)
     shape = (groups, classes, len(runs), classes)
     seen, smoothed = np.zeros(shape), np.zeros(shape)
     parts = []
@@ -146,7 +147,7 @@ def noise_of(columns: AnswerTable, runs: tuple[int, ...]) -> Noise:
     draws = [
         CellRates(*each, n) for each in zip(right, answered, groups_right, strict=True)
     ]
-    of_groups = columns.repeats(Over.SENSITIVE)
+    of_groups = columns.repeats_per_image(GroupBy.SENSITIVE)
     nothing = np.zeros(groups)
     return tuple(
         zip(rates(seen, nothing), rates(smoothed, of_groups), draws, strict=True)
@@ -162,7 +163,7 @@ def _units(
     does not matter and many images cost no more than few.
     """
     answers = np.stack([columns.answers[run] for run in runs])
-    cell = columns.cell
+    cell = columns.cell_codes
     if columns.clusters is not None:
         order = np.argsort(cell, kind="stable")
         return (

@@ -26,15 +26,16 @@ from scipy.linalg import block_diag
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtri
 
-from fair_tta.metrics._answer_table import AnswerTable, Floats, Ints
-from fair_tta.metrics._estimates import Over, label, listed
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._estimates import GroupBy, group_label, list_names
+from fair_tta.metrics._types import Floats, Ints
 
 LEAST = 5
 """Images of each class in each group that an interval takes."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class _RateBlock:
     """Classes whose rates are independent of those of others: one, or all if there are clusters.
 
     Attributes:
@@ -53,7 +54,7 @@ class _Block:
     n: Floats
     rank: int
 
-    def of_run(self, run: int) -> _Block:
+    def of_run(self, run: int) -> _RateBlock:
         """One of the runs."""
         some = slice(run, run + 1)
         covariance = self.covariance[some, :, some]
@@ -61,7 +62,7 @@ class _Block:
             self, seen=self.seen[some], mean=self.mean[some], covariance=covariance
         )
 
-    def pulled(self, towards: float) -> _Block:
+    def pulled(self, towards: float) -> _RateBlock:
         """The same with rates pulled towards the mean of their class: 0 leaves no gap."""
         middle = self.mean - self.mean @ np.linalg.pinv(self.form) @ self.form
         mean = middle + towards * (self.mean - middle)
@@ -70,28 +71,28 @@ class _Block:
         return replace(self, mean=mean, covariance=covariance)
 
 
-def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_Block]:
-    classes, size = len(columns.targets), columns.totals()
+def _blocks(columns: AnswerTable, runs: tuple[int, ...]) -> Iterator[_RateBlock]:
+    classes, size = len(columns.targets), columns.sum_by_cell()
     n = size.reshape(-1, classes)
     counted = np.flatnonzero((n > 0).sum(0) > 1)
     hits = np.array([columns.answers[run] == columns.truth for run in runs], np.float64)
     cells = [np.flatnonzero(n[:, c]) * classes + c for c in counted]
-    right = np.array([*map(columns.totals, hits)])
+    right = np.array([*map(columns.sum_by_cell, hits)])
     # What is added is repeated as often as the images are: repeating them changes no figure.
-    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
+    repeats = columns.repeats_per_image(GroupBy.TARGET_AND_SENSITIVE)
     mean = (right + repeats) / (size + 2 * repeats)
 
     def form(groups: int) -> Floats:
         made: Floats = np.eye(groups) - 1 / groups
         return made * 2 / (groups - 1) / len(counted)
 
-    def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _Block:
+    def block(some: Ints, form: Floats, covariance: Floats, rank: int) -> _RateBlock:
         seen = right[:, some] / size[some]
         images = (size / repeats)[some]
-        return _Block(form, seen, mean[:, some], covariance, images, rank)
+        return _RateBlock(form, seen, mean[:, some], covariance, images, rank)
 
     if columns.clusters is None:
-        both = np.array([[columns.totals(a * b) for b in hits] for a in hits])
+        both = np.array([[columns.sum_by_cell(a * b) for b in hits] for a in hits])
         both[range(len(runs)), range(len(runs))] += (
             1  # each run has one of the added images right
         )
@@ -113,9 +114,9 @@ def _clustered(
 ) -> Floats:
     """Covariance of rates by totals of clusters: ``[runs, cells, runs, cells]``."""
     units, (runs, cells) = int(clusters.max()) + 1, mean.shape
-    repeats = columns.repeats(Over.TARGET_AND_SENSITIVE)
-    size = columns.totals() + 2 * repeats
-    cell = columns.cell
+    repeats = columns.repeats_per_image(GroupBy.TARGET_AND_SENSITIVE)
+    size = columns.sum_by_cell() + 2 * repeats
+    cell = columns.cell_codes
     residuals = (hits - mean[:, cell]) / size[cell]
     totals = np.zeros((runs, cells, units))
     for run in range(runs):
@@ -143,13 +144,13 @@ class _Moments(NamedTuple):
     rank: int = 0
 
     @classmethod
-    def of(cls, blocks: list[_Block], *signs: int) -> _Moments:
+    def of(cls, blocks: list[_RateBlock], *signs: int) -> _Moments:
         """With the signs of runs; rank 0 if no class has two groups."""
         found = [cls._of_block(block, signs) for block in blocks]
         return cls(*map(sum, zip(*found, strict=True))) if found else cls()
 
     @classmethod
-    def _of_block(cls, block: _Block, signs: tuple[int, ...]) -> _Moments:
+    def _of_block(cls, block: _RateBlock, signs: tuple[int, ...]) -> _Moments:
         q = np.kron(np.diag(signs), block.form)
         seen, m = block.seen.ravel(), block.mean.ravel()
         s = block.covariance.reshape(len(m), len(m))
@@ -192,14 +193,14 @@ class _Moments(NamedTuple):
 class TypicalGap:
     """Of one run.
 
-    The variance of V grows with V. Ends are the V at which what was seen is just as far away as
+    The variance of V grows with V. Bounds are the V at which what was seen is just as far away as
     allowed, as in Wilson's interval of a rate: a gap that looks small may be one that chance has
     hidden. V is skewed to the right, so the lower end takes the quantile of a gamma distribution
     with the same three moments; and rates that are nearer to one another, as they are there, vary
     more.
     """
 
-    def __init__(self, blocks: list[_Block]) -> None:
+    def __init__(self, blocks: list[_RateBlock]) -> None:
         self._blocks = blocks
         self._moments = moments = _Moments.of(blocks, 1)
         self.noise, self.square = moments.noise, moments.seen - moments.noise
@@ -226,7 +227,7 @@ class TypicalGapChange:
         value: ``R' - R``.
     """
 
-    def __init__(self, blocks: list[_Block]) -> None:
+    def __init__(self, blocks: list[_RateBlock]) -> None:
         self.before, self.after = (
             TypicalGap([b.of_run(k) for b in blocks]) for k in (0, 1)
         )
@@ -248,36 +249,36 @@ class TypicalGapChange:
 
 
 @lru_cache(maxsize=32)  # several runs are judged together, at several levels
-def typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
+def measure_typical_gap(columns: AnswerTable, run: int) -> TypicalGap:
     """Of a run of these columns."""
     return TypicalGap([*_blocks(columns, (run,))])
 
 
 @lru_cache(maxsize=32)
-def typical_gap_change(
+def measure_typical_gap_change(
     columns: AnswerTable, before: int, after: int
 ) -> TypicalGapChange:
     """From one run of these columns to another."""
     return TypicalGapChange([*_blocks(columns, (before, after))])
 
 
-def withheld(
+def why_no_interval(
     columns: AnswerTable, before: int = 0, after: int | None = None
 ) -> str | None:
     """Why there is no interval."""
-    if columns.few_clusters:
-        return columns.few_clusters
+    if columns.few_clusters_reason:
+        return columns.few_clusters_reason
     n = columns.counts().sum(2)
     few = (n > 0) & (n < LEAST) & ((n > 0).sum(0) > 1)  # classes with two groups count
-    names = [label(*cell) for cell in columns.cells(Over.TARGET_AND_SENSITIVE)]
+    names = [group_label(*cell) for cell in columns.cells(GroupBy.TARGET_AND_SENSITIVE)]
     what = "images"
     if columns.clusters is not None and not few.any():
-        units = np.unique(np.stack([columns.cell, columns.clusters]), axis=1)[0]
+        units = np.unique(np.stack([columns.cell_codes, columns.clusters]), axis=1)[0]
         several = np.bincount(units, minlength=n.size).reshape(n.shape)
         few = (n > 0) & (several < LEAST) & ((n > 0).sum(0) > 1)
         what = columns.cluster_noun
     if few.any():
-        some = listed([names[i] for i in np.flatnonzero(few)])
+        some = list_names([names[i] for i in np.flatnonzero(few)])
         return f"no interval, as fewer than {LEAST} {what} are of: {some}"
     if after is not None:
         changed = columns.answers[before] != columns.answers[after]
