@@ -274,7 +274,7 @@ from fair_tta.methods._predictions import fetch_to_cpu
 from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._reference import _reference_digest
 from fair_tta.methods._registry import ADAPTERS
-from fair_tta.methods._registry import describe_settings
+from fair_tta.methods._settings import describe_settings
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.methods._registry import short_name
