@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from fair_tta import AssociationCorrection, ZeroShot, compare, metrics, miniature
 from fair_tta.auditing import Audit
-from fair_tta.auditing._examination import Associations
+from fair_tta.auditing._examine import associations_of
 from fair_tta.extend import Adapter, task_of
 from picture_canvas import INK, LINE, MUTED, RED, TEAL
 from picture_world import balanced, classifier
@@ -109,7 +109,7 @@ def groups(path: Path) -> None:
 def associations(path: Path) -> None:
     """The associations of the examination page as a heat map."""
     task = miniature.BADGES
-    logits = Associations._of(task_of(classifier(task))).logits["colour"]
+    logits = associations_of(task_of(classifier(task)))["colour"]
     values = list(logits)
     classes = list(next(iter(logits.values())))
     matrix = np.array([[logits[value][name] for name in classes] for value in values])

@@ -49,14 +49,9 @@ from fair_tta.methods._base import (
     check_adapter,
 )
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitting import (
-    ClassLabels,
-    SensitiveLabels,
-    fit_method,
-    save_adapter,
-    warn_if_other_model,
-)
+from fair_tta.methods._fitting import fit_method, save_adapter, warn_if_other_model
 from fair_tta.methods._predictions import fetch_to_cpu, is_builtin
+from fair_tta.methods._reference_labels import ClassLabels, SensitiveLabels
 from fair_tta.methods._registry import Adapters, AnyAdapter, resolve_adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend
@@ -87,9 +82,9 @@ class FairTPTClassifier:
     Args:
         model: a transformers model, a transformers zero-shot pipeline, open_clip's
             ``(model, preprocess, tokenizer)``, an open_clip model, the directory or hub id of a
-            transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. It comes back as
-            it was: weights, flags, mode, hooks, dtype and device. Weights that you change later are
-            noticed at the next call if PyTorch counts the change; see `forget`.
+            transformers model, ``"open_clip:NAME/TAG"``, or your own `Backend`. After each call it
+            is unchanged: weights, flags, mode, hooks, dtype and device. Weights that you change
+            later are noticed at the next call if PyTorch counts the change; see `forget`.
         targets: names of the classes, or ``{label: phrase}``.
         sensitive: names of the values of the attribute that should not matter, ``{label: phrase}``,
             or ``{attribute: names}`` for several attributes.
@@ -515,7 +510,7 @@ class FairTPTClassifier:
     ) -> Self:
         """Fit the classifier's method on reference images, and return the classifier.
 
-        `adapter` is replaced by a fitted copy; the object that was passed in stays as it is. Other
+        `adapter` is replaced by a fitted copy; the object that was passed in is unchanged. Other
         classifiers keep their methods: ``clf.with_adapter("logit-balance").fit(images)`` leaves
         `clf` alone. A method that is fitted already is fitted again, from these images alone.
 
@@ -551,7 +546,7 @@ class FairTPTClassifier:
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the method and what it has learnt, not the model, to a safetensors file.
+        """Write the method and what it has learned, not the model, to a safetensors file.
 
         The path is an adapter: ``FairTPTClassifier(..., adapter="fitted.safetensors")``. Loading it
         runs no code, and another model or other prompts are refused.
@@ -566,7 +561,7 @@ class FairTPTClassifier:
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the method as an ONNX file: features of images in, probabilities out.
 
-        The prompts, and what the method has learnt, are inside. ``features`` are ``[images, dim]``
+        The prompts, and what the method has learned, are inside. ``features`` are ``[images, dim]``
         in float32, of any length; ``probabilities`` are ``[images, targets]``, those of
         `predict_proba` of `Features` to 1e-5, which is checked. Labels are in its metadata as
         ``targets``.
@@ -577,7 +572,7 @@ class FairTPTClassifier:
 
         Raises:
             FairTTAError: the method has not been fitted, or needs more than one feature of an image
-                or an operator that ONNX does not have; the file at `path` stays as it was.
+                or an operator that ONNX does not have; the file at `path` is left unchanged.
         """
         from fair_tta._onnx import export_head
 
@@ -655,7 +650,7 @@ class FairTPTClassifier:
         progress: bool = False,
         interval: Interval = DEFAULT,
     ) -> Examination:
-        """Look at images without labels: what is perceived, stop signs, what adapters would do.
+        """Look at images without labels: what is perceived, and what methods would change.
 
         Pseudo-EOD takes the model's zero-shot beliefs for labels. It is the model's own perception,
         not a measurement on people, and says nothing about accuracy. Small copies of some images

@@ -1,4 +1,4 @@
-"""In the place of a transformers pipeline: the same call, the same lists of scores."""
+"""A drop-in for transformers' zero-shot image pipeline: same call, same lists of scores."""
 
 from __future__ import annotations
 
@@ -25,39 +25,43 @@ from fair_tta.models._loading import find_device, move
 from fair_tta.prediction import Score
 from fair_tta.prompts._templates import ClassNames, parse_names
 
-_KEPT = 16  # classifiers, one for each set of labels and sentence
+# One for each set of labels and sentence. Their prompts' features are small; a service that makes
+# up labels for each call should not collect classifiers forever.
+_MAX_CLASSIFIERS = 16
 
 
 class FairPipeline:
-    """Takes the place of ``pipeline("zero-shot-image-classification", ...)``.
+    """Drop-in for ``pipeline("zero-shot-image-classification", ...)``.
 
-    What should not matter is said once, here; calls stay as they are. Labels and sentence may
-    differ from call to call, the model is loaded once.
+    Sensitive attributes are configured once; calls need no change. Labels and sentence may differ
+    from call to call, the model is loaded once.
 
     Args:
-        model: the pipeline that it replaces, or whatever `FairTPTClassifier` takes.
-        sensitive: names of what should not matter, as for `FairTPTClassifier`.
+        model: the pipeline that it replaces, or any model that `FairTPTClassifier` takes.
+        sensitive: names of the attribute values that should not matter, as for
+            `FairTPTClassifier`.
         adapter: the method, or its name on the command line; `AssociationCorrection()` if None.
-        slot: what ``{}`` of a `hypothesis_template` becomes, with ``{target}`` and ``{sensitive}``.
-        device: where to move the model, None to leave it where it is.
+        slot: what replaces ``{}`` in a `hypothesis_template`; it has ``{target}`` and
+            ``{sensitive}``.
+        device: where to move the model; None leaves it where it is.
         views: how further views of an image are made.
-        seed: of the views.
+        seed: seeds the views.
         batch_size: how many images are worked on at once.
         urls: whether addresses that begin with http:// or https:// are fetched; otherwise they are
             refused.
-        timeout: seconds that an address may take, all in all.
-        private_urls: whether they may lead to hosts that are not public: a local network, this
-            machine, a proxy there.
+        timeout: seconds that fetching one address may take in all.
+        private_urls: whether addresses may lead to hosts that are not public: a local network,
+            this machine, a proxy there.
 
     Example:
         >>> from fair_tta import FairPipeline, ZeroShot, miniature
         >>> classify = FairPipeline("miniature", ["on water", "on land"], adapter=ZeroShot())
-        >>> found = classify(
+        >>> scores = classify(
         ...     miniature.BIRDS.draw(1)[0].image,
         ...     candidate_labels=["of a water bird", "of a land bird"],
         ...     hypothesis_template="This is a picture {}.",
         ... )
-        >>> found[0]["label"]
+        >>> scores[0]["label"]
         'of a water bird'
     """
 
@@ -76,11 +80,8 @@ class FairPipeline:
         timeout: float = 10.0,
         private_urls: bool = False,
     ) -> None:
-        if (
-            not isinstance(slot, str)
-            or "{target}" not in slot
-            or "{sensitive}" not in slot
-        ):
+        slots = ("{target}", "{sensitive}")
+        if not isinstance(slot, str) or not all(name in slot for name in slots):
             raise PromptError(
                 f"`slot` should have both {{target}} and {{sensitive}} (got {slot!r}).",
                 argument="slot",
@@ -89,16 +90,19 @@ class FairPipeline:
         self.backend = resolve(model, None)
         if device is not None:
             move(self.backend, find_device(device))
-        self.sensitive, self.slot = sensitive, slot
+        self.sensitive = sensitive
+        self.slot = slot
         self.adapter: Adapter = resolve_adapter(adapter or "association-correction")
-        self.urls, self.timeout, self.private_urls = urls, timeout, private_urls
+        self.urls = urls
+        self.timeout = timeout
+        self.private_urls = private_urls
         self._options = {
             "views": views,
             "seed": seed,
             "batch_size": batch_size,
             "cache": Cache(),
         }
-        self._classifier = lru_cache(_KEPT)(self._make)
+        self._classifier = lru_cache(_MAX_CLASSIFIERS)(self._make_classifier)
 
     def __call__(
         self,
@@ -112,7 +116,7 @@ class FairPipeline:
         top_k: int | None = None,
         num_workers: int | None = None,
     ) -> Any:
-        """Scores of the labels, best first.
+        """Return the scores of the labels, best first.
 
         Args:
             image: one image (also a path, or an address if `urls`), a list, a dataset or a column
@@ -120,10 +124,10 @@ class FairPipeline:
             candidate_labels: the classes. A single one has the score 1.
             hypothesis_template: a sentence with ``{}`` for a label.
             images: the same as `image`.
-            batch_size: another one for this call.
-            timeout: another one for this call.
+            batch_size: replaces the pipeline's own for this call.
+            timeout: replaces the pipeline's own for this call.
             top_k: how many labels to return, all if None.
-            num_workers: taken for the sake of calls that pass it; threads decode images.
+            num_workers: accepted because calls may pass it, and ignored; threads decode images.
 
         Returns:
             ``[{"score": .., "label": ..}]`` for one image, a list of such lists for a list, and a
@@ -131,9 +135,10 @@ class FairPipeline:
         """
         if (image is None) == (images is None):
             raise ImageError("pass either `image` or `images`.", argument="image")
-        given = images if image is None else image
+        inputs = images if image is None else image
         timeout = self.timeout if timeout is None else _check_timeout(timeout)
-        if isinstance(candidate_labels, Set):  # scores are sorted, so any order will do
+        if isinstance(candidate_labels, Set):
+            # Scores are sorted, so any order will do as long as it is always the same.
             candidate_labels = sorted(candidate_labels, key=str)
         if not isinstance(hypothesis_template, str) or "{" not in hypothesis_template:
             raise PromptError(
@@ -141,27 +146,27 @@ class FairPipeline:
                 f"(got {hypothesis_template!r}).",
                 argument="hypothesis_template",
             )
-        answer = self._answerer(candidate_labels, hypothesis_template, batch_size)
-        if is_single_image(given):
-            return next(answer(iter([self._fetched(given, timeout)])))[:top_k]
-        if not hasattr(given, "__iter__") and hasattr(
-            given, "__getitem__"
-        ):  # a torch dataset
-            given = map(given.__getitem__, range(len(given)))
-        several = (self._fetched(one, timeout) for one in check_images(given))
-        stream = (scores[:top_k] for scores in answer(several))
-        return (
-            list(stream)
-            if isinstance(given, Sequence | np.ndarray | Tensor)
-            else stream
+        score = self._scorer(candidate_labels, hypothesis_template, batch_size)
+        if is_single_image(inputs):
+            fetched = self._fetch_if_url(inputs, timeout)
+            return next(score(iter([fetched])))[:top_k]
+        if not hasattr(inputs, "__iter__") and hasattr(inputs, "__getitem__"):
+            # A torch dataset has a length and items, and may have no iterator.
+            inputs = map(inputs.__getitem__, range(len(inputs)))
+        fetched_images = (
+            self._fetch_if_url(one, timeout) for one in check_images(inputs)
         )
+        stream = (scores[:top_k] for scores in score(fetched_images))
+        is_list = isinstance(inputs, Sequence | np.ndarray | Tensor)
+        return list(stream) if is_list else stream
 
-    def _answerer(
+    def _scorer(
         self, candidate_labels: Any, sentence: str, batch_size: int | None
     ) -> Callable[[Iterator[Any]], Iterator[list[Score]]]:
-        """What makes scores of a stream of images."""
+        """Return the function that turns a stream of images into their scores."""
         match candidate_labels:
             case [str(label)]:
+                # Without an alternative there is nothing to compute, but images must be readable.
                 return lambda images: (
                     [Score(score=1.0, label=label)] for _ in map(load_image, images)
                 )
@@ -171,9 +176,13 @@ class FairPipeline:
             check_count("batch_size", batch_size)
             classifier = copy.copy(classifier)
             classifier._batch_size = batch_size
-        return lambda images: (found.to_dict() for found in classifier.predict(images))
+        return lambda images: (
+            prediction.to_dict() for prediction in classifier.predict(images)
+        )
 
-    def _make(self, labels: tuple[str, ...], sentence: str) -> FairTPTClassifier:
+    def _make_classifier(
+        self, labels: tuple[str, ...], sentence: str
+    ) -> FairTPTClassifier:
         template = sentence.replace("{}", self.slot)
         return FairTPTClassifier(
             self.backend,
@@ -184,8 +193,8 @@ class FairPipeline:
             **self._options,
         )
 
-    def _fetched(self, image: Any, timeout: float) -> Any:
-        """The bytes behind an address, if that was asked for."""
+    def _fetch_if_url(self, image: Any, timeout: float) -> Any:
+        """Return the bytes behind a URL; other images are returned unchanged."""
         if not (isinstance(image, str) and image.lower().startswith(URL_PREFIXES)):
             return image
         if not self.urls:
@@ -198,7 +207,7 @@ class FairPipeline:
     def register(cls, task: str = "fair-zero-shot-image-classification") -> None:
         """Let ``transformers.pipeline(task, model=..., sensitive=...)`` make a `FairPipeline`.
 
-        Transformers keeps this for the whole process, so nothing happens unless you call it.
+        Transformers keeps the registration for the whole process, so it is never done on import.
         """
         import transformers
         from transformers.pipelines import PIPELINE_REGISTRY
@@ -212,6 +221,7 @@ class FairPipeline:
                 task: str = "",
                 **options: Any,
             ) -> FairPipeline:
+                # `transformers.pipeline` passes these on after it has used them.
                 for name in ("feature_extractor", "framework", "dtype", "torch_dtype"):
                     options.pop(name, None)
                 return cls((model, (image_processor, tokenizer)), **options)
@@ -222,7 +232,7 @@ class FairPipeline:
 
     @property
     def model(self) -> Any:
-        """The model itself, as a pipeline has it; None if a user-defined backend has none."""
+        """The model, as a pipeline has it; None if a user-defined backend has none."""
         return getattr(self.backend, "model", None)
 
     @property
@@ -232,7 +242,7 @@ class FairPipeline:
 
     @property
     def image_processor(self) -> Any:
-        """The model's image processor, for open_clip its transform."""
+        """The model's image processor; for open_clip its transform."""
         return getattr(self.backend, "image_processor", None)
 
     @property
@@ -242,7 +252,8 @@ class FairPipeline:
 
 
 def _check_timeout(timeout: Any) -> float:
-    check_number(
-        "timeout", timeout, "be a positive number of seconds", lambda x: 0 < x < 1e9
-    )
+    # Sockets refuse timeouts of more than some decades.
+    limit = 1e9
+    should = "be a positive number of seconds"
+    check_number("timeout", timeout, should, lambda x: 0 < x < limit)
     return float(timeout)

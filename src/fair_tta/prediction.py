@@ -1,4 +1,4 @@
-"""The answer for one image, and those for several."""
+"""Predictions: the answer for one image, and a sequence of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Score(TypedDict):
 
 @dataclass(frozen=True, repr=False)
 class Prediction:
-    """The answer for one image, next to the zero-shot answer.
+    """Answer for one image, next to the zero-shot answer.
 
     Attributes:
         label: the most probable target.
@@ -70,7 +70,7 @@ class Prediction:
         return self.label != max(self.zero_shot, key=self.zero_shot.__getitem__)
 
     def to_dict(self, top_k: int | None = None) -> list[Score]:
-        """Scores in the shape of the transformers zero-shot pipeline, best first.
+        """Return scores in the shape of the transformers zero-shot pipeline, best first.
 
         Args:
             top_k: how many; None for all.
@@ -105,15 +105,15 @@ class Prediction:
 
 
 class Predictions(Sequence[Prediction]):
-    """The answers for several images, in their order; they do not change.
+    """Immutable sequence of the answers for several images.
 
     A slice has the same type. ``predict(images, errors="skip")`` keeps the place of an image that
-    cannot be read: its prediction and its label are None there, and its probabilities are NaN.
+    cannot be read: its prediction and its label are None, and its probabilities are NaN.
 
     Args:
         predictions: one for each image.
         targets: labels of the classes; those of the first prediction if None.
-        adapter: the method that has answered, which an audit names.
+        adapter: the method that answered, whose name an audit shows.
 
     Example:
         >>> from fair_tta import FairTPTClassifier, miniature
@@ -131,18 +131,16 @@ class Predictions(Sequence[Prediction]):
     ) -> None:
         self._predictions = tuple(predictions)
         if targets is None:
-            known = (one.probabilities for one in self._predictions if one is not None)
-            targets = next(known, ())
+            readable = (p for p in self._predictions if p is not None)
+            first = next(readable, None)
+            targets = () if first is None else first.probabilities
         self._targets = tuple(targets)
         self._adapter = adapter
 
     @property
     def labels(self) -> list[str]:
         """The most probable target of each image."""
-        labels: list[Any] = [
-            None if one is None else one.label for one in self._predictions
-        ]
-        return labels
+        return [None if p is None else p.label for p in self._predictions]
 
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
@@ -154,15 +152,8 @@ class Predictions(Sequence[Prediction]):
         return table
 
     def to_dataframe(self) -> Any:
-        """A pandas DataFrame with a row for each image and a column for each number."""
-        rows = []
-        for prediction in self._predictions:
-            row: dict[str, Any] = {"label": None}
-            if prediction is not None:
-                row = {"label": prediction.label, "flipped": prediction.flipped}
-                for name, value in vars(prediction).items():
-                    row |= _flat(name, value)
-            rows.append(row)
+        """Return a pandas DataFrame: a row for each image, a column for each number."""
+        rows = [_table_row(prediction) for prediction in self._predictions]
         return require("pandas", "fairlearn").DataFrame(rows)
 
     @overload
@@ -182,15 +173,29 @@ class Predictions(Sequence[Prediction]):
             return NotImplemented
         return self._predictions == tuple(other)
 
-    __hash__ = None  # type: ignore[assignment]  # as of a list, whose predictions have no hash
+    # Like a list: predictions hold dictionaries, which have no hash.
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Predictions([{abbreviate(map(repr, self._predictions))}])"
 
 
-def _flat(name: str, value: Any) -> dict[str, Any]:
-    """Return a column for each number of a field."""
-    if isinstance(value, dict):
-        parts = (_flat(f"{name}: {key}", inner) for key, inner in value.items())
-        return {key: number for part in parts for key, number in part.items()}
-    return {name: "; ".join(value) if name == "warnings" else value}
+def _table_row(prediction: Prediction | None) -> dict[str, Any]:
+    """Return ``{column: cell}`` of a prediction; None is an image that could not be read."""
+    if prediction is None:
+        return {"label": None}
+    row: dict[str, Any] = {"label": prediction.label, "flipped": prediction.flipped}
+    for name, content in vars(prediction).items():
+        row.update(_flatten(name, content))
+    row["warnings"] = "; ".join(prediction.warnings)
+    return row
+
+
+def _flatten(name: str, content: Any) -> dict[str, Any]:
+    """Return ``{column: cell}`` of a field, with a column for each entry of a dictionary."""
+    if not isinstance(content, dict):
+        return {name: content}
+    cells = {}
+    for key, inner in content.items():
+        cells.update(_flatten(f"{name}: {key}", inner))
+    return cells

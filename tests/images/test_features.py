@@ -32,7 +32,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
         return made
 
     backend.encode_images = counted
-    monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
+    monkeypatch.setattr(features, "_VIEWS_PER_PASS_ON_CPU", 3)
     clf._vision.forget()
     torch.testing.assert_close(
         clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5
@@ -54,7 +54,7 @@ def test_of_a_batch_no_more_is_held_than_is_kept(with_views: bool) -> None:
         cache=cache,
     )
     clf.encode([picture(seed) for seed in range(12)], with_views=with_views)
-    kept = [value for value, _ in cache._kept.values()]
+    kept = [value for value, _ in cache._entries.values()]
     assert 0 < len(kept) < 12
     storages = {value.untyped_storage().data_ptr(): value for value in kept}
     held = sum(value.untyped_storage().nbytes() for value in storages.values())

@@ -43,8 +43,8 @@ def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
     assert isinstance(method, PixelAdapter)
     features = clf.encode([picture()])
     said = (
-        f"{type(method).__name__} needs the images themselves: pass them to `predict` in "
-        "place of features."
+        f"{type(method).__name__} needs the images themselves: pass them to `predict` "
+        "instead of features."
     )
     with pytest.raises(FairTTAError, match=said):
         clf.with_adapter(method)._predict_encoded(features)
@@ -69,7 +69,7 @@ def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path) 
         asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
     job = make_job(clf, methods)
-    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.asked()))()
+    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.queries()))()
     for source, answers in zip(asked, found, strict=True):
         assert isinstance(answers, list)
         for method, answer in zip(methods, answers, strict=True):
@@ -134,7 +134,8 @@ def test_what_is_missing_is_named(clf: FairTPTClassifier) -> None:
         needs = Needs(pixels=True)
 
     with pytest.raises(
-        FairTTAError, match=r"`Half\.needs` should have pixels=True if it is a"
+        FairTTAError,
+        match=r"`Half\.needs` should have pixels=True if and only if it is a",
     ):
         clf.with_adapter(Half())
 

@@ -276,7 +276,7 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
     clf = classifier(parts)
     other, first = clf.with_adapter(ZeroShot()), clf._task
     clf.predict(PICTURES)
-    kept = set(clf._cache._kept)
+    kept = set(clf._cache._entries)
     assert clf._task is other._task is first
     context = first.context.clone()
     in_place(model)
@@ -286,7 +286,8 @@ def test_changed_weights_have_another_task_and_nothing_of_the_old_is_kept(
     assert not torch.equal(clf._task.context, context)
     clf.predict(PICTURES)
     assert (
-        not {key for key in clf._cache._kept if key[0] is not clf._vision._owner} & kept
+        not {key for key in clf._cache._entries if key[0] is not clf._vision._owner}
+        & kept
     )
 
 

@@ -1,10 +1,10 @@
-"""The audit as types: what `audit.json` holds. The JSON Schema is made from these."""
+"""The types of `audit.json`. Its JSON Schema is made from them, docstrings included."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -26,18 +26,18 @@ LabelByName = Mapping[str, str]
 
 
 class DocumentPart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What all parts share: they cannot be changed, and what they do not know is refused."""
+    """Base of all parts: immutable, and unknown fields of a file are refused."""
 
 
 RateEstimate: TypeAlias = Estimate[Rate]
 ChangeEstimate: TypeAlias = Estimate[Change]
 
 COMPARED_METRICS = [metric for metric in METRICS.values() if metric.is_compared]
-"""What a comparison has a difference of."""
+"""The metrics whose differences a comparison has."""
 
 
 class Figures(DocumentPart, frozen=True):
-    """A field for each entry of `fair_tta.metrics.definitions.METRICS`."""
+    """Base with a field for each metric of `fair_tta.metrics.definitions`."""
 
     if TYPE_CHECKING:
 
@@ -45,29 +45,34 @@ class Figures(DocumentPart, frozen=True):
         def __getattr__(self, name: str) -> Estimate: ...
 
     def by_name(self) -> dict[str, Estimate]:
-        """Return ``{metric: figure}``."""
+        """Return ``{metric: estimate}``."""
         return asdict(self)
 
 
-def _figures(
-    name: str, doc: str, estimate: Any, metrics: Iterable[MetricDefinition]
+def _define_figures(
+    name: str, docstring: str, estimate: Any, metrics: Iterable[MetricDefinition]
 ) -> Any:
-    fields = [(metric.name, estimate) for metric in metrics]
     return defstruct(
-        name, fields, bases=(Figures,), namespace={"__doc__": doc}, kw_only=True
+        name,
+        [(metric.name, estimate) for metric in metrics],
+        bases=(Figures,),
+        namespace={"__doc__": docstring},
+        kw_only=True,
     )
 
 
+# The fields follow the definitions, so that a new metric is written down in one place. The type
+# checker cannot see them, and takes both for their base class.
 if TYPE_CHECKING:
     RunMetrics: TypeAlias = Figures
     Differences: TypeAlias = Figures
 else:
-    RunMetrics = _figures(
+    RunMetrics = _define_figures(
         "RunMetrics", "The figures of a run.", RateEstimate, METRICS.values()
     )
-    Differences = _figures(
+    Differences = _define_figures(
         "Differences",
-        "How the figures of a run differ from those of the reference.",
+        "The figures of a run minus those of the reference.",
         ChangeEstimate,
         COMPARED_METRICS,
     )
@@ -82,17 +87,17 @@ class AdapterFields(DocumentPart, frozen=True):
 
 
 class ZeroShotScores(DocumentPart, frozen=True):
-    """The same images with the prompt as it was given."""
+    """The same images before adaptation."""
 
     average_target_confidence: RateEstimate
     sensitive_indifference: Mapping[str, RateEstimate]
 
 
 class PerceivedOdds(DocumentPart, frozen=True):
-    """What would have been said without labels, beside what they show.
+    """EOD as estimated without labels, beside that with labels.
 
-    pseudo_eod: EOD with the model's zero-shot beliefs in place of labels. eod: that of this
-    attribute alone, null if the data has no attribute of this name.
+    pseudo_eod: with the model's zero-shot beliefs instead of labels. eod: with labels, of this
+    attribute alone; null if the data has no attribute of this name.
     """
 
     pseudo_eod: RateEstimate
@@ -100,14 +105,14 @@ class PerceivedOdds(DocumentPart, frozen=True):
 
 
 class PerceivedOddsChange(DocumentPart, frozen=True):
-    """How both differ from those of the reference."""
+    """Both minus those of the reference."""
 
     pseudo_eod: ChangeEstimate
     eod: ChangeEstimate | None
 
 
 class GroupName(DocumentPart, frozen=True):
-    """Which group: of one class, or of all if target is null."""
+    """A group: images of one class, or of all classes if target is null."""
 
     target: str | None
     sensitive: LabelByName
@@ -131,7 +136,10 @@ class GapsOfClass(DocumentPart, frozen=True):
 
 
 class ClassInGroup(DocumentPart, frozen=True):
-    """One class in one group. different_images: null if none comes twice or that is not known."""
+    """One class in one group.
+
+    different_images: null if no image is repeated, or if that is not known.
+    """
 
     target: str
     n: NonNegativeInt
@@ -143,7 +151,7 @@ class ClassInGroup(DocumentPart, frozen=True):
 
     @property
     def images(self) -> int:
-        """How many images there are; one that comes several times counts once."""
+        """The number of images; repeated ones count once."""
         return self.n if self.different_images is None else self.different_images
 
 
@@ -158,15 +166,15 @@ class GroupFigures(DocumentPart, frozen=True):
     confusion: Annotated[
         tuple[tuple[NonNegativeInt, ...], ...],
         Meta(
-            description="Rows are true, columns are answers, in the order of data.targets; the "
-            "last of one column more are answers that are no class."
+            description="Rows are true classes, columns are answers, in the order of data.targets. "
+            "A last column without a class counts answers that are no class."
         ),
     ]
     classes: tuple[ClassInGroup, ...]
 
 
 class HarmRate(DocumentPart, frozen=True):
-    """How often answers of a group fall into a set of classes; sensitive is empty for everybody."""
+    """The share of answers of a group in a set of classes; sensitive is empty for everybody."""
 
     classes: Annotated[str, Meta(description="The name of the set in data.harmful.")]
     sensitive: LabelByName
@@ -174,7 +182,7 @@ class HarmRate(DocumentPart, frozen=True):
 
 
 class HarmChange(DocumentPart, frozen=True):
-    """How that share differs from the reference's, on the same images."""
+    """That share minus the share of the reference, on the same images."""
 
     classes: str
     sensitive: LabelByName
@@ -182,21 +190,21 @@ class HarmChange(DocumentPart, frozen=True):
 
 
 class RelativeSteps(DocumentPart, frozen=True):
-    """How far the context moved, on the n images where it was tuned."""
+    """Quantiles of how far the context moved, on the n images where it was tuned."""
 
     n: NonNegativeInt
     quantiles: Mapping[str, float]
 
 
 class Cost(DocumentPart, frozen=True):
-    """How long a run took."""
+    """The time that a run took."""
 
     seconds: float
     seconds_per_image: float
 
 
 class RunOrigin(DocumentPart, frozen=True):
-    """Where a run comes from."""
+    """The origin of a run."""
 
     model: Mapping[str, Any] | None
     prompts: Mapping[str, Any] | None
@@ -205,8 +213,9 @@ class RunOrigin(DocumentPart, frozen=True):
 
 
 class UnknownAnswers(DocumentPart, frozen=True):
-    """Answers that are no class, which count as wrong. n: how many. most_frequent: how often each
-    of the most frequent ones came.
+    """Answers that are no class, which count as wrong.
+
+    n: their number. most_frequent: the counts of the most frequent ones.
     """
 
     n: NonNegativeInt
@@ -214,7 +223,7 @@ class UnknownAnswers(DocumentPart, frozen=True):
 
 
 class RunFigures(DocumentPart, frozen=True):
-    """One run in figures. perceived: by attribute of the model; null if not recorded."""
+    """The figures of one run. perceived: by attribute of the model; null if not recorded."""
 
     name: str
     adapter: AdapterFields | None
@@ -227,18 +236,18 @@ class RunFigures(DocumentPart, frozen=True):
     relative_steps: RelativeSteps | None
     warnings: Annotated[
         Mapping[str, NonNegativeInt],
-        Meta(description="On how many images a warning came."),
+        Meta(description="The number of images with each warning."),
     ]
     cost: Cost | None
     provenance: Annotated[
         RunOrigin | None,
-        Meta(description="Where it differs from that of the document, else null."),
+        Meta(description="null if it is that of the document."),
     ]
     harm: tuple[HarmRate, ...] = ()
     perceived: Mapping[str, PerceivedOdds] | None = None
     median_confidence: Annotated[
         Rate | None,
-        Meta(description="Of the answers given; null if it was not recorded."),
+        Meta(description="Of the answers; null if it was not recorded."),
     ] = None
     no_class: Annotated[
         UnknownAnswers | None,
@@ -247,8 +256,9 @@ class RunFigures(DocumentPart, frozen=True):
 
 
 class AnswerChanges(DocumentPart, frozen=True):
-    """How many answers changed, the p-value of McNemar's test (null with clusters, for which it
-    does not hold), and the images a claim needs.
+    """Changed answers, and the images that a claim needs.
+
+    mcnemar_p: the p-value of McNemar's test; null with clusters, for which it does not hold.
     """
 
     n: NonNegativeInt
@@ -261,8 +271,10 @@ class AnswerChanges(DocumentPart, frozen=True):
 
 
 class ComparedGroup(GroupName, frozen=True):
-    """A group in two runs. corrected: the difference with an interval that allows for every class
-    in every group (Holm); null for a group of all classes.
+    """A group in two runs.
+
+    corrected: the difference with an interval that allows for every class in every group (Holm);
+    null for a group of all classes.
     """
 
     difference: ChangeEstimate
@@ -271,13 +283,14 @@ class ComparedGroup(GroupName, frozen=True):
 
     @property
     def judged(self) -> ChangeEstimate:
-        """The difference whose interval verdicts follow."""
+        """The difference whose interval verdicts use."""
         return self.corrected or self.difference
 
 
 class Comparison(DocumentPart, frozen=True):
-    """A run beside the reference, on the same images. perceived: by attribute of the model; null
-    if not recorded.
+    """A run beside the reference, on the same images.
+
+    perceived: by attribute of the model; null if not recorded.
     """
 
     reference: str
@@ -291,28 +304,31 @@ class Comparison(DocumentPart, frozen=True):
     corrected: Annotated[
         Differences | None,
         Meta(
-            description="differences again, metric by metric at levels that allow for all "
-            "comparisons made; null if there is one."
+            description="The differences with intervals that allow, metric by metric, for all "
+            "comparisons made; null if there is only one."
         ),
     ] = None
     compared: Annotated[
         NonNegativeInt | None,
         Meta(
-            description="How many comparisons corrected allows for, also those not kept here."
+            description="The number of comparisons that corrected allows for, including those "
+            "that are not kept here."
         ),
     ] = None
 
     @property
     def adjusted(self) -> Differences:
-        """The differences whose intervals verdicts follow: corrected if there are several."""
+        """The differences whose intervals verdicts use: corrected if there are several."""
         return self.corrected or self.differences
 
 
 class DataFields(DocumentPart, frozen=True):
-    """The images. hash: of labels, sensitive values and clusters, in order. harmful: sets of
-    classes. clusters: how many persons, sources or different images intervals allow for; null if
-    images are independent. different_images: how many images differ in content; null if only
-    answers are known.
+    """The images.
+
+    hash: of labels, sensitive values and clusters, in order. harmful: sets of classes. clusters:
+    the number of persons, sources or different images that intervals allow for; null if images are
+    independent. different_images: the number of images that differ in content; null if only answers
+    are known.
     """
 
     n: NonNegativeInt
@@ -325,7 +341,7 @@ class DataFields(DocumentPart, frozen=True):
 
 
 class IntervalSettings(DocumentPart, frozen=True):
-    """How intervals were made. small: groups with fewer images warn."""
+    """Settings of the intervals. small: groups with fewer images warn."""
 
     level: Annotated[float, Meta(gt=0, lt=1)]
     resamples: NonNegativeInt
@@ -335,8 +351,10 @@ class IntervalSettings(DocumentPart, frozen=True):
 
 
 class Threshold(DocumentPart, frozen=True):
-    """A limit for a figure of a run, in points. failed: the whole interval lies beyond it. passed:
-    none of it does. undecided: a part of it does. not judged: there is no interval.
+    """A limit for a figure of a run, in points.
+
+    failed: the whole interval lies beyond it. passed: none of it does. undecided: a part of it
+    does. not judged: there is no interval.
     """
 
     metric: str
@@ -347,7 +365,7 @@ class Threshold(DocumentPart, frozen=True):
 
 
 class Machine(DocumentPart, frozen=True):
-    """Where it ran."""
+    """The machine that made the audit."""
 
     platform: str
     processor: str
@@ -356,7 +374,7 @@ class Machine(DocumentPart, frozen=True):
 
 
 class ModelFields(Struct, frozen=True):
-    """The model; what else is known of it may stand here too."""
+    """The model; other fields are allowed."""
 
     name: str | None = None
     weights_sha256: str | None = None
@@ -377,7 +395,7 @@ class ViewFields(Struct, frozen=True):
 
 
 class Provenance(Struct, frozen=True):
-    """Versions, machine, model, prompts; whoever made the audit may have added entries."""
+    """Versions, machine, model and prompts; other fields are allowed."""
 
     time: str
     fair_tta: str | None
@@ -391,7 +409,7 @@ class Provenance(Struct, frozen=True):
 
 
 def read_origin(provenance: Mapping[str, Any]) -> Provenance:
-    """What every provenance has, without the entries that were added."""
+    """Return the fields that every provenance has, without those that were added."""
     try:
         return convert(provenance, Provenance)
     except ValidationError as error:
@@ -399,8 +417,9 @@ def read_origin(provenance: Mapping[str, Any]) -> Provenance:
 
 
 class AuditDocument(DocumentPart, frozen=True):
-    """Group-wise figures of one or more runs on the same images. Rates lie in [0, 1]. A value of
-    null is not defined, and its reason says why.
+    """Group-wise figures of one or more runs on the same images.
+
+    Rates lie in [0, 1]. A value of null is not defined, and its reason says why.
     """
 
     schema: Literal["fair-tta/audit/1"]
@@ -416,54 +435,54 @@ class AuditDocument(DocumentPart, frozen=True):
 
     @property
     def compared(self) -> int:
-        """How many comparisons marks of metrics allow for; 0 if they are not corrected."""
-        corrected = [c for c in self.comparisons if c.corrected is not None]
-        return max((c.compared or len(self.comparisons) for c in corrected), default=0)
+        """The number of comparisons that verdicts on metrics allow for; 0 if not corrected."""
+        numbers = [0]
+        for comparison in self.comparisons:
+            if comparison.corrected is not None:
+                numbers.append(comparison.compared or len(self.comparisons))
+        return max(numbers)
 
     @property
     def origin(self) -> Provenance:
-        """What every provenance has, without the entries that were added."""
+        """The fields that every provenance has, without those that were added."""
         return read_origin(self.provenance)
 
     def __post_init__(self) -> None:
+        # Reports take all this for granted, and a file may have been edited
         read_origin(self.provenance)
-        targets, groups = (
-            self.data.targets,
-            [group.sensitive for group in self.runs[0].groups],
-        )
-        square = [len(targets)] * len(targets)
-        with_no_class = [len(targets) + 1] * len(targets)
+        first_run = self.runs[0]
+        groups = [group.sensitive for group in first_run.groups]
         for run in self.runs:
             if [group.sensitive for group in run.groups] != groups:
                 raise FairTTAError(
                     f"the groups of {run.name!r:.60} are not those of the first run"
                 )
             for group in run.groups:
-                shape = [len(row) for row in group.confusion]
-                if tuple(
-                    cell.target for cell in group.classes
-                ) != targets or shape not in (
-                    square,
-                    with_no_class,
-                ):
-                    raise FairTTAError(
-                        f"the classes of {run.name!r:.60} are not those of the data"
-                    )
-                counts = [(cell.correct, cell.n) for cell in group.classes]
-                if any(
-                    correct > n for correct, n in [(group.correct, group.n), *counts]
-                ):
-                    raise FairTTAError(
-                        f"{run.name!r:.60} has more right answers than images"
-                    )
+                _check_group(run.name, group, self.data.targets)
 
 
+def _check_group(run: str, group: GroupFigures, targets: Sequence[str]) -> None:
+    """Raise if the classes of a group are not those of the data, or its counts are impossible."""
+    row_lengths = {len(row) for row in group.confusion}
+    is_complete = (
+        tuple(cell.target for cell in group.classes) == targets
+        and len(group.confusion) == len(targets)
+        # One column more counts answers that are no class
+        and row_lengths in ({len(targets)}, {len(targets) + 1})
+    )
+    if not is_complete:
+        raise FairTTAError(f"the classes of {run!r:.60} are not those of the data")
+    parts: list[GroupFigures | ClassInGroup] = [group, *group.classes]
+    for part in parts:
+        if part.correct > part.n:
+            raise FairTTAError(f"{run!r:.60} has more right answers than images")
+
+
+# Names of estimates in the schema, with their bounds and descriptions.
 _ESTIMATES = {
     "RateEstimate": (Rate, "A figure from 0 to 1."),
     "ChangeEstimate": (Change, "Run minus reference, on the same images."),
 }
-"""Names of estimates in the schema, with their bounds and what they are."""
-
 _ESTIMATE_FIELDS = (
     " n: the images it rests on. low and high: its interval, null if it has none."
 )
@@ -489,11 +508,13 @@ def _with_named_estimates(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a schema with short names instead of ``Estimate[Annotated[...]]``."""
     text = json.dumps(parts)
     for name, (bounds, _) in _ESTIMATES.items():
+        # msgspec titles a part by its type, and makes the key of the title
         title = f"Estimate[{bounds}]"
-        key = re.sub(r"[^a-zA-Z0-9.\-_]", "_", title)  # as msgspec writes it
-        text = text.replace(f'"{key}"', f'"{name}"').replace(f'/{key}"', f'/{name}"')
+        key = re.sub(r"[^a-zA-Z0-9.\-_]", "_", title)
+        text = text.replace(f'"{key}"', f'"{name}"')
+        text = text.replace(f'/{key}"', f'/{name}"')
         text = text.replace(json.dumps(title), f'"{name}"')
-    named: dict[str, Any] = json.loads(text)
+    named_parts: dict[str, Any] = json.loads(text)
     for name, (_, description) in _ESTIMATES.items():
-        named[name]["description"] = description + _ESTIMATE_FIELDS
-    return named
+        named_parts[name]["description"] = description + _ESTIMATE_FIELDS
+    return named_parts

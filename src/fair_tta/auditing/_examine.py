@@ -1,16 +1,15 @@
-"""Examine a classifier without labels: predict, then look at what it perceives."""
+"""Examine a classifier without labels: predict, then summarise what it perceives."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from msgspec import convert
 from PIL.Image import Image
 
 from fair_tta._identity import (
@@ -20,8 +19,9 @@ from fair_tta._identity import (
     environment,
 )
 from fair_tta.auditing import _examination as doc
+from fair_tta.auditing._changed_images import ChangedImages
 from fair_tta.auditing._document import AdapterFields
-from fair_tta.auditing._examination import Associations, ChangedImages, Examination
+from fair_tta.auditing._label_plans import change_labels, gap_labels, group_labels
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._batches import load_batches
@@ -33,69 +33,29 @@ from fair_tta.methods._fitting import warn_if_other_model
 from fair_tta.methods._registry import Adapters, resolve_adapter
 from fair_tta.metrics import average_sensitive_indifference
 from fair_tta.metrics._calibration import mean_estimate
-from fair_tta.metrics._estimates import SMALL_GROUP, Estimate, list_names
-from fair_tta.metrics._perceived import pseudo_odds, r_squared
+from fair_tta.metrics._estimates import (
+    SMALL_GROUP,
+    Estimate,
+    group_label,
+    list_names,
+)
+from fair_tta.metrics._perceived import (
+    PseudoOdds,
+    prompt_associations,
+    pseudo_odds,
+    r_squared,
+)
 from fair_tta.metrics._scores import AnswerTableBuilder
-from fair_tta.metrics._types import Floats
+from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._bootstrap import (
     DEFAULT,
     Bootstrap,
     Interval,
     read_interval,
 )
-from fair_tta.metrics.intervals._closed_forms import (
-    images_for_change,
-    images_for_half_width,
-    wilson,
-)
+from fair_tta.metrics.intervals._closed_forms import wilson
 from fair_tta.prediction import Prediction
-
-HALF_WIDTH = 0.05
-"""A group is called known if its accuracy is known up to so much."""
-
-_PARTS = 1_000_000  # a rate as whole numbers
-
-
-def group_labels(
-    shares: Floats, values: Sequence[str], targets: Sequence[str], level: float
-) -> doc.GroupLabels:
-    """What it takes to know the accuracy of all classes of all values, of shares in that order."""
-    each = images_for_half_width(0.5, HALF_WIDTH, level)  # no accuracy needs more
-    rarest, target = divmod(int(shares.argmin()), len(targets))
-    share = min(1.0, max(0.0, float(shares[rarest, target])))
-    drawn = each / share if share > 0 else math.inf
-    return doc.GroupLabels(
-        half_width=HALF_WIDTH,
-        each=each,
-        groups=shares.size,
-        rarest_target=targets[target],
-        rarest_value=values[rarest],
-        rarest_share=share,
-        at_random=math.ceil(drawn) if drawn < 2**53 else None,
-    )
-
-
-def change_labels(changed: int, n: int, level: float) -> doc.ChangeLabels:
-    """What it takes to show whether changed answers change for the better.
-
-    If twice as many become right as become wrong, or the other way round, McNemar's test finds it.
-    """
-    images = images_for_change(changed, 2 * changed, 3 * n, level)
-    labels = None if images is None else math.ceil(images * changed / n)
-    return doc.ChangeLabels(pictures=images, labels=labels)
-
-
-def gap_labels(change: float | None, changed_share: float, level: float) -> int | None:
-    """Images of one group that would show a change of its accuracy as large as that of the gap.
-
-    Its answers are taken to change as often as those of all images, and often enough for that.
-    """
-    if change is None:
-        return None
-    net, either = round(abs(change) * _PARTS), round(changed_share * _PARTS)
-    more = (max(net, either) - net) // 2
-    return images_for_change(more, more + net, _PARTS, level)
-
+from fair_tta.prompts._task import Task
 
 NOTICE = (
     "The ranking is by the change of pseudo-EOD: the model's own perception, not a measurement on "
@@ -103,113 +63,11 @@ NOTICE = (
     "0.78. It says nothing about accuracy: answers given at random close every gap."
 )
 
-_LEAST = float(np.finfo(np.float32).tiny)  # of a probability, for its logarithm
+Associations: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""``{attribute: {value: {class: logits}}}``, see `fair_tta.metrics.prompt_associations`."""
 
-
-def examine_predictions(
-    associations: Associations,
-    adapters: Mapping[str, Adapter],
-    answers: Iterable[Sequence[Prediction]],
-    bootstrap: Bootstrap,
-    provenance: Mapping[str, Any],
-    notes: Sequence[str] = (),
-) -> doc.ExaminationDocument:
-    """All figures, of the predictions of `ZeroShot` and of each adapter on each image; an error if
-    there are no images. A few numbers of each stay in memory. `notes` begin the warnings.
-    """
-    zero_shot = AnswerTableBuilder(keep_beliefs=True)
-    labels = [list[str]() for _ in (0, *adapters)]
-    warned = [Counter[str]() for _ in labels]
-    for predictions in answers:
-        zero_shot.add(predictions[0])
-        for names, counter, prediction in zip(labels, warned, predictions, strict=True):
-            names.append(sys.intern(prediction.label))
-            counter.update(prediction.warnings)
-    n, scores = len(labels[0]), zero_shot.scores()
-    if scores.zero_shot is None or scores.sensitive_zero_shot is None:
-        raise FairTTAError(
-            "`images` should be at least one image (got none).", argument="images"
-        )
-    targets, target = tuple(scores.zero_shot), np.stack([*scores.zero_shot.values()], 1)
-    place = {name: index for index, name in enumerate(targets)}
-    codes = [np.array([place[label] for label in names]) for names in labels]
-    few = (
-        [f"Fewer than {SMALL_GROUP} images, so figures are uncertain."]
-        if n < SMALL_GROUP
-        else []
-    )
-    odds, attributes = {}, {}
-    for attribute, w in scores.sensitive_zero_shot.items():
-        odds[attribute] = pseudo_odds(codes, target, w, bootstrap)
-        groups = np.einsum("ns,ny->sy", w, target)
-        table = associations.to_dict()[attribute]
-        entropy = average_sensitive_indifference(
-            probabilities=w, interval=bootstrap.level
-        )
-        explained = r_squared(np.log(np.maximum(target, _LEAST)), w)
-        attributes[attribute] = doc.PerceivedAttribute(
-            {v: mean_estimate(w[:, k], bootstrap.level) for k, v in enumerate(table)},
-            entropy,
-            mean_estimate(w.max(1), bootstrap.level),
-            None if np.isnan(explained) else explained,
-            table,
-            odds[attribute].runs[0],
-            group_labels(groups / n, list(table), targets, bootstrap.level),
-        )
-        rare = [
-            f"{y} / {s} ({groups[k, c]:.1f})"
-            for k, s in enumerate(table)
-            for c, y in enumerate(targets)
-            if groups[k, c] < SMALL_GROUP <= n
-        ]
-        if rare:
-            fewer = (
-                f"{attribute}: fewer than {SMALL_GROUP} images each are perceived as"
-            )
-            few.append(f"{fewer} {list_names(rare)}.")
-    examined = []
-    for run, (name, adapter) in enumerate(adapters.items(), start=1):
-        changed = int((codes[run] != codes[0]).sum())
-        pseudo_eod = {}
-        for attribute, of in odds.items():
-            change = of.changes[run - 1]
-            needed = gap_labels(change.value, changed / n, bootstrap.level)
-            pseudo_eod[attribute] = doc.PseudoChange(of.runs[run], change, needed)
-        examined.append(
-            doc.ExaminedAdapter(
-                name,
-                convert(describe_adapter(adapter), AdapterFields),
-                changed,
-                Estimate(changed / n, n, *wilson(changed, n, bootstrap.level)),
-                pseudo_eod,
-                change_labels(changed, n, bootstrap.level),
-                dict(warned[run]),
-            )
-        )
-    return doc.ExaminationDocument(
-        "fair-tta/examination/1",
-        n,
-        targets,
-        doc.ResamplingSettings(bootstrap.level, bootstrap.resamples, bootstrap.seed),
-        attributes,
-        tuple(examined),
-        {a: _ranking(examined, a) for a in attributes},
-        NOTICE,
-        {**environment(), **dict.fromkeys(ORIGIN), **provenance},
-        (*notes, *few),
-    )
-
-
-def _ranking(
-    adapters: Sequence[doc.ExaminedAdapter], attribute: str
-) -> tuple[str, ...]:
-    """The largest fall first; what has no figure comes last."""
-    changes = {
-        adapter.name: adapter.pseudo_eod[attribute].change.value for adapter in adapters
-    }
-    return tuple(
-        sorted(changes, key=lambda name: (changes[name] is None, changes[name] or 0.0))
-    )
+# Probabilities are clipped to the smallest of float32, as 0 has no logarithm
+_MIN_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
 def examine_classifier(
@@ -219,11 +77,12 @@ def examine_classifier(
     *,
     progress: bool = False,
     interval: Interval = DEFAULT,
-) -> Examination:
+) -> doc.Examination:
     """See `FairTPTClassifier.examine`."""
-    methods = named_adapters(adapters)
+    methods = _named_adapters(adapters)
     for method in methods.values():
-        classifier.with_adapter(method).adapter._check_ready()  # before the first image
+        # A method that is not fitted is refused before the first image is read
+        classifier.with_adapter(method).adapter._check_ready()
     if is_single_image(images):
         raise FairTTAError(
             "`images` should be several images (got one): examine([image]).",
@@ -231,22 +90,58 @@ def examine_classifier(
         )
     images = check_images(images)
     warn_if_other_model(images, classifier._task)
-    bar = image_bar(images, progress)
 
     def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
-        number = count()
+        numbers = count()
         for batch in load_batches(images, classifier._load, classifier._batch_size):
             if batch.error is not None:
                 raise batch.error
-            found = _predictions(
+            predictions_of_batch = _predict_with_each(
                 classifier, batch.images, [ZeroShot(), *methods.values()]
             )
             bar.update(len(batch.images))
-            for image, predictions in zip(batch.images, found, strict=True):
-                yield f"image {next(number)}", image, predictions
+            for image, predictions in zip(
+                batch.images, predictions_of_batch, strict=True
+            ):
+                yield f"image {next(numbers)}", image, predictions
 
-    with bar:
+    with image_bar(images, progress) as bar:
         return examine_answers(classifier, methods, answers(), interval=interval)
+
+
+def _named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
+    """Return adapters by name, which is that of the class in a sequence."""
+    if isinstance(adapters, Mapping):
+        return {name: resolve_adapter(adapter) for name, adapter in adapters.items()}
+    methods = [resolve_adapter(adapter) for adapter in adapters or ()]
+    by_name = {type(method).__name__: method for method in methods}
+    if len(by_name) < len(methods):
+        raise FairTTAError(
+            f"`adapters` should differ in their classes (got {methods!r}), or be "
+            "{name: adapter}.",
+            argument="adapters",
+        )
+    return by_name
+
+
+def _predict_with_each(
+    classifier: FairTPTClassifier, images: list[Image], methods: Iterable[Adapter]
+) -> Iterator[tuple[Prediction, ...]]:
+    """Yield the predictions of all methods for each image, from features that are made once."""
+    with_views = any(
+        method.needs.views and not method.needs.pixels for method in methods
+    )
+    features = classifier.encode(images, with_views=with_views)
+    predictions_by_method: list[Sequence[Prediction]] = []
+    for method in methods:
+        clf = classifier.with_adapter(method)
+        if method.needs.pixels:
+            predictions_by_method.append(clf.predict(images))
+        else:
+            # The first view is the image itself
+            needed = features if method.needs.views else features[:, :1]
+            predictions_by_method.append(clf._predict_encoded(needed, images))
+    return zip(*predictions_by_method, strict=True)
 
 
 def examine_answers(
@@ -259,57 +154,271 @@ def examine_answers(
     notes: Sequence[str] = (),
     images: bool = True,
     seed: int = 0,
-) -> Examination:
+) -> doc.Examination:
     """Make an examination of predictions, wherever they come from.
 
-    `answers` has for each image its name, the image or its path, and the predictions of `ZeroShot`
-    and of each adapter. `notes` begin the warnings; they are read after the last of the answers.
-    With `images`, small copies of some whose answer changes are kept; `seed` chooses them.
+    Args:
+        classifier: that predicted.
+        adapters: the methods by name.
+        answers: for each image its name, the image or its path, and the predictions of `ZeroShot`
+            and of each adapter.
+        interval: settings of the intervals.
+        provenance: entries besides those of the classifier.
+        notes: sentences that the warnings begin with; read after the last of the answers.
+        images: keep small copies of some images whose answer changes.
+        seed: chooses these images.
     """
-    changed = ChangedImages(adapters if images else (), seed=seed)
+    changed_images = ChangedImages(adapters if images else (), seed=seed)
 
-    def passing() -> Iterator[Sequence[Prediction]]:
+    def predictions_of_images() -> Iterator[Sequence[Prediction]]:
+        # Images pass by once, so the samples are taken on the way
         for name, image, predictions in answers:
-            changed.add(predictions, name, image)
+            changed_images.add(predictions, name, image)
             yield predictions
 
-    origin = classifier_provenance(classifier) | dict(provenance or {})
     bootstrap = read_interval(interval)
     with classifier._current.borrow() as task:
-        associations = Associations._of(task)
+        associations = associations_of(task)
     document = examine_predictions(
-        associations, adapters, passing(), bootstrap, origin, notes
+        associations,
+        adapters,
+        predictions_of_images(),
+        bootstrap,
+        {**classifier_provenance(classifier), **(provenance or {})},
+        notes,
     )
-    return Examination(document, changed.images(classifier._load))
+    return doc.Examination(document, changed_images.images(classifier._load))
 
 
-def named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:
-    """Adapters by name; that of the class if none is given."""
-    if isinstance(adapters, Mapping):
-        return {name: resolve_adapter(adapter) for name, adapter in adapters.items()}
-    several = [resolve_adapter(adapter) for adapter in adapters or ()]
-    found = {type(adapter).__name__: adapter for adapter in several}
-    if len(found) < len(several):
+def associations_of(task: Task) -> Associations:
+    """Return how much perceiving a value raises the logit of a class; no image is needed.
+
+    Raises:
+        FairTTAError: the task names no sensitive values.
+    """
+    if not task.sensitive:
         raise FairTTAError(
-            f"`adapters` should differ in their classes (got {[*map(repr, several)]}), or be "
-            "{name: adapter}.",
-            argument="adapters",
+            "`sensitive` should name what should not matter, such as ['on water', 'on land']: "
+            "without it there is nothing to associate classes with.",
+            argument="sensitive",
         )
-    return found
+    target = task.target_features.cpu().double().numpy()
+    associations: dict[str, dict[str, dict[str, float]]] = {}
+    for attribute, features in task.sensitive_features.items():
+        sensitive = features.cpu().double().numpy()
+        logits = prompt_associations(sensitive, target, task.scale).tolist()
+        associations[attribute] = {}
+        for value, row in zip(task.sensitive[attribute], logits, strict=True):
+            associations[attribute][value] = dict(zip(task.targets, row, strict=True))
+    return associations
 
 
-def _predictions(
-    classifier: FairTPTClassifier, batch: list[Image], methods: list[Adapter]
-) -> Iterator[tuple[Prediction, ...]]:
-    """For each image the predictions of all methods, from features that are made once."""
-    views = any(method.needs.views and not method.needs.pixels for method in methods)
-    features = classifier.encode(batch, with_views=views)
+def examine_predictions(
+    associations: Associations,
+    adapters: Mapping[str, Adapter],
+    answers: Iterable[Sequence[Prediction]],
+    bootstrap: Bootstrap,
+    provenance: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> doc.ExaminationDocument:
+    """Return all figures; a few numbers of each image stay in memory.
 
-    def predict(method: Adapter) -> Sequence[Prediction]:
-        clf = classifier.with_adapter(method)
-        if method.needs.pixels:
-            return clf.predict(batch)
-        own = features if method.needs.views else features[:, :1]
-        return clf._predict_encoded(own, batch)
+    Args:
+        associations: of the prompts.
+        adapters: the methods by name.
+        answers: for each image the predictions of `ZeroShot` and of each adapter.
+        bootstrap: settings of the intervals.
+        provenance: entries besides the environment.
+        notes: sentences that the warnings begin with.
 
-    return zip(*map(predict, methods), strict=True)
+    Raises:
+        FairTTAError: there are no images.
+    """
+    collected = _collect_answers(answers, runs=1 + len(adapters))
+    warnings = []
+    if collected.n < SMALL_GROUP:
+        warnings.append(f"Fewer than {SMALL_GROUP} images, so figures are uncertain.")
+
+    attributes = {}
+    odds_by_attribute = {}
+    for attribute, table in associations.items():
+        beliefs = collected.value_beliefs[attribute]
+        odds = pseudo_odds(
+            collected.answers, collected.target_beliefs, beliefs, bootstrap
+        )
+        odds_by_attribute[attribute] = odds
+
+        # Images that are perceived as each class of each value: expected numbers
+        images = np.einsum("ns,ny->sy", beliefs, collected.target_beliefs)
+        values = list(table)
+        attributes[attribute] = _perceived_attribute(
+            collected, beliefs, images, table, odds, bootstrap.level
+        )
+        rare = _rare_groups(images, values, collected.targets)
+        if rare and collected.n >= SMALL_GROUP:
+            warnings.append(
+                f"{attribute}: fewer than {SMALL_GROUP} images each are perceived as "
+                f"{list_names(rare)}."
+            )
+
+    examined = []
+    for run, (name, adapter) in enumerate(adapters.items(), start=1):
+        examined.append(
+            _examined_adapter(
+                collected, run, name, adapter, odds_by_attribute, bootstrap.level
+            )
+        )
+    unknown_origin = dict.fromkeys(ORIGIN)
+    return doc.ExaminationDocument(
+        schema="fair-tta/examination/1",
+        n=collected.n,
+        targets=collected.targets,
+        settings=doc.ResamplingSettings(
+            bootstrap.level, bootstrap.resamples, bootstrap.seed
+        ),
+        attributes=attributes,
+        adapters=tuple(examined),
+        ranking={attribute: _ranking(examined, attribute) for attribute in attributes},
+        notice=NOTICE,
+        provenance={**environment(), **unknown_origin, **provenance},
+        warnings=(*notes, *warnings),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _CollectedAnswers:
+    """The predictions of zero-shot and of each method, as numbers.
+
+    Attributes:
+        n: the number of images.
+        targets: names of the classes.
+        target_beliefs: ``[images, classes]`` zero-shot probabilities.
+        value_beliefs: ``{attribute: [images, values]}`` zero-shot probabilities.
+        answers: for each run, zero-shot first, ``[images]`` positions in `targets`.
+        warnings: for each run the number of images with each warning.
+    """
+
+    n: int
+    targets: tuple[str, ...]
+    target_beliefs: Floats
+    value_beliefs: Mapping[str, Floats]
+    answers: list[Ints]
+    warnings: list[Counter[str]]
+
+
+def _collect_answers(
+    answers: Iterable[Sequence[Prediction]], runs: int
+) -> _CollectedAnswers:
+    zero_shot = AnswerTableBuilder(keep_beliefs=True)
+    labels = [list[str]() for _ in range(runs)]
+    warnings = [Counter[str]() for _ in range(runs)]
+    for predictions in answers:
+        zero_shot.add(predictions[0])
+        for run, prediction in enumerate(predictions):
+            # One object for each class, however many images there are
+            labels[run].append(sys.intern(prediction.label))
+            warnings[run].update(prediction.warnings)
+    scores = zero_shot.scores()
+    if scores.zero_shot is None or scores.sensitive_zero_shot is None:
+        raise FairTTAError(
+            "`images` should be at least one image (got none).", argument="images"
+        )
+    position = {target: index for index, target in enumerate(scores.zero_shot)}
+    return _CollectedAnswers(
+        n=len(labels[0]),
+        targets=tuple(position),
+        target_beliefs=np.stack(list(scores.zero_shot.values()), axis=1),
+        value_beliefs=scores.sensitive_zero_shot,
+        answers=[
+            np.array([position[name] for name in labels_of_run])
+            for labels_of_run in labels
+        ],
+        warnings=warnings,
+    )
+
+
+def _perceived_attribute(
+    collected: _CollectedAnswers,
+    beliefs: Floats,
+    images: Floats,
+    associations: Mapping[str, Mapping[str, float]],
+    odds: PseudoOdds,
+    level: float,
+) -> doc.PerceivedAttribute:
+    """Return the figures of an attribute.
+
+    Args:
+        collected: the predictions.
+        beliefs: ``[images, values]`` zero-shot probabilities of the values.
+        images: ``[values, classes]`` how many images are perceived as each.
+        associations: logits, value by class.
+        odds: pseudo-EOD of each run.
+        level: of the intervals.
+    """
+    shares = {}
+    for index, value in enumerate(associations):
+        shares[value] = mean_estimate(beliefs[:, index], level)
+    target_logits = np.log(np.maximum(collected.target_beliefs, _MIN_PROBABILITY))
+    explained = r_squared(target_logits, beliefs)
+    return doc.PerceivedAttribute(
+        shares=shares,
+        entropy=average_sensitive_indifference(probabilities=beliefs, interval=level),
+        confidence=mean_estimate(beliefs.max(1), level),
+        r_squared=None if np.isnan(explained) else explained,
+        associations=associations,
+        pseudo_eod=odds.runs[0],
+        labels_needed=group_labels(
+            images / collected.n, list(associations), collected.targets, level
+        ),
+    )
+
+
+def _rare_groups(
+    images: Floats, values: Sequence[str], targets: Sequence[str]
+) -> list[str]:
+    """Return the classes of values that too few images are perceived as, with their numbers."""
+    rare = []
+    for value, images_of_value in zip(values, images, strict=True):
+        for target, expected in zip(targets, images_of_value, strict=True):
+            if expected < SMALL_GROUP:
+                rare.append(f"{group_label(target, value)} ({expected:.1f})")
+    return rare
+
+
+def _examined_adapter(
+    collected: _CollectedAnswers,
+    run: int,
+    name: str,
+    adapter: Adapter,
+    odds_by_attribute: Mapping[str, PseudoOdds],
+    level: float,
+) -> doc.ExaminedAdapter:
+    """Return the effect of a method beside zero-shot."""
+    n = collected.n
+    changed = int((collected.answers[run] != collected.answers[0]).sum())
+    pseudo_eod = {}
+    for attribute, odds in odds_by_attribute.items():
+        change = odds.changes[run - 1]
+        images_needed = gap_labels(change.value, changed / n, level)
+        pseudo_eod[attribute] = doc.PseudoChange(odds.runs[run], change, images_needed)
+    return doc.ExaminedAdapter(
+        name=name,
+        adapter=AdapterFields(**describe_adapter(adapter)),
+        changed=changed,
+        changed_share=Estimate(changed / n, n, *wilson(changed, n, level)),
+        pseudo_eod=pseudo_eod,
+        labels_needed=change_labels(changed, n, level),
+        warnings=dict(collected.warnings[run]),
+    )
+
+
+def _ranking(
+    adapters: Sequence[doc.ExaminedAdapter], attribute: str
+) -> tuple[str, ...]:
+    """Return the names of the adapters, the largest fall first and those without a figure last."""
+
+    def key(adapter: doc.ExaminedAdapter) -> tuple[bool, float]:
+        change = adapter.pseudo_eod[attribute].change.value
+        return change is None, change or 0.0
+
+    return tuple(adapter.name for adapter in sorted(adapters, key=key))

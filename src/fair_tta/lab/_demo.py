@@ -23,7 +23,7 @@ from fair_tta.lab._terminal import make_table
 from fair_tta.lab.report import GalleryImage, Overview, html_many
 from fair_tta.lab.report._numbers import times
 from fair_tta.lab.runs._audit_rows import add_row, audit_rows
-from fair_tta.lab.runs._job import Job, PromptSpec, WorkUnit
+from fair_tta.lab.runs._job import Job, QuestionSpec, WorkUnit
 from fair_tta.lab.runs._local import Local
 from fair_tta.lab.runs._reference import fit_on_images
 from fair_tta.lab.runs._runner import Progress, Runner
@@ -109,7 +109,7 @@ def run_episodes(
     count = min(number for number in (images, limit, sample) if number is not None)
     done, total = 0, count * len(seeds) * len(tasks)
     for task in tasks:
-        wording = PromptSpec(task.targets, task.sensitive, task.template)
+        wording = QuestionSpec(task.targets, task.sensitive, task.template)
         clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
         provenance = classifier_provenance(clf)
         reference = task.stream(REFERENCE_SEED, split="validation")
@@ -118,7 +118,7 @@ def run_episodes(
         job = Job(backend, (wording,), tuple(fitted.values()), stores_rows=False)
         runner = Runner(job, Local())
         warm_up = map(_source_of_drawn, task.draw(min(images, 4), 0, split=split))
-        next(runner.run([WorkUnit(tuple(warm_up), 0, job.asked())]))  # is not timed
+        next(runner.run([WorkUnit(tuple(warm_up), 0, job.queries())]))  # is not timed
         for seed in seeds:
             drawn, found = [], []
             some = choose_sample(

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     clf = FairTPTClassifier(sys.argv[1], ["cat", "dog"])
     job = make_job(clf, [Zero()], sys.argv[1], stores_rows=False)
     with Local(workers=2).open(job) as pool:
-        unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.asked())
+        unit = WorkUnit((ImageSource("a", sys.argv[2]),), 0, job.queries())
         pool.submit(unit)()
         print(*(child.pid for child in multiprocessing.active_children()), flush=True)
         time.sleep(600)

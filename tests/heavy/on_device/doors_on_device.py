@@ -9,7 +9,7 @@ import torch
 from checks import picture
 from devices import Pair
 from fits import fit_on
-from internals import Associations
+from internals import associations_of
 
 from fair_tta import (
     AssociationCorrection,
@@ -88,7 +88,7 @@ def test_audit(pairs: dict[str, Pair]) -> None:
 
 
 def test_associations(pairs: dict[str, Pair]) -> None:
-    here, there = (Associations._of(clf._task).to_dict() for clf in both(pairs["CLIP"]))
+    here, there = (associations_of(clf._task) for clf in both(pairs["CLIP"]))
     for attribute, table in here.items():
         for value, row in table.items():
             assert there[attribute][value] == pytest.approx(row, abs=1e-4)

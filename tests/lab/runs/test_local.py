@@ -13,7 +13,7 @@ from internals import local_module as local
 def test_workers_leave_ctrl_c_to_their_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows does not hand on what the driver has said of it."""
     monkeypatch.setattr(local, "start_worker", lambda job, threads: (job, threads))
-    monkeypatch.setattr(local, "_worker", None, raising=False)
+    monkeypatch.setattr(local, "_begin", None, raising=False)
     before = signal.getsignal(signal.SIGINT)
     try:
         local._start("job", 1)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def test_workers_do_not_finish_what_nobody_waits_for(
 ) -> None:
     """After Ctrl-C their units could take minutes, and what comes of them would be thrown away."""
     pool = mock.Mock(_processes={1: mock.Mock(), 2: mock.Mock()})
-    monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_: pool)
+    monkeypatch.setattr(local, "ProcessPoolExecutor", lambda *_, **__: pool)
     with local.Local(workers=2).open(mock.Mock()):
         pass
     assert not any(process.kill.called for process in pool._processes.values())

@@ -135,7 +135,7 @@ def test_what_was_learnt_goes_to_other_processes(
 ) -> None:
     balance = fit_on(LogitBalance(), clf, [picture(i) for i in range(9)])
     job = make_job(clf, [balance], "miniature")
-    unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.asked())
+    unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.queries())
     sent = pickle.loads(pickle.dumps(job))
     assert sent.adapters == job.adapters
     assert sent.digests == job.digests
@@ -199,7 +199,7 @@ def test_without_a_folder_methods_are_cross_fitted(
     settings = describe_adapter(found.adapters["m"])["settings"]["fits"]["settings"]
     assert (settings["folds"], settings["images"]) == (5, 7)
     job = make_job(clf, found.adapters.values(), "miniature")
-    unit = WorkUnit(tuple(sources[:7]), 0, job.asked())
+    unit = WorkUnit(tuple(sources[:7]), 0, job.queries())
     sent = pickle.loads(pickle.dumps(job))
     answers = start_worker(sent, torch.get_num_threads())(unit)()
     expected = clf.with_adapter(found.adapters["m"]).predict(

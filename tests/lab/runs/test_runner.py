@@ -41,8 +41,8 @@ class Late:
         self.asked: list[WorkUnit] = []
 
     @property
-    def facts(self) -> dict[str, Any]:
-        return {"engine": "late", "workers": 3, "threads": 1}
+    def description(self) -> str:
+        return "late, workers 3, threads of each 1"
 
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
@@ -118,26 +118,26 @@ def test_a_picture_is_its_content(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one, two, three) = asked(tmp_path, 3)
-    unit = WorkUnit((one, two), 0, job.asked())
+    unit = WorkUnit((one, two), 0, job.queries())
     with Store(tmp_path / "rows") as store:
         before = list(Runner(job, Local(), store).run([unit]))
     first, second = (Path(str(p.source)) for p in (one, two))
     first.touch()
     moved = ImageSource("moved", str(second.rename(tmp_path / "moved.png")))
     with Store(tmp_path / "rows") as store:
-        runner = Runner(job, Local(), store)
-        again = WorkUnit((one, moved), 0, job.asked())
-        assert runner.left(again, runner.stored(again)) is None
+        late = Late()
+        runner = Runner(job, late, store)
+        again = WorkUnit((one, moved), 0, job.queries())
         ((_, found),) = runner.run([again])
         assert found == before[0][1], "touched and moved, and the same pictures"
+        assert not late.asked
         # another picture of the same name, size and time of writing
         stat = first.stat()
         data = Path(str(three.source)).read_bytes()
         first.write_bytes(data)
         os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        left = runner.left(again, runner.stored(again))
-        assert left is not None
-        assert left.missing == (frozenset(job.asked()), frozenset())
+        list(runner.run([again]))
+        assert late.asked[0].missing == (frozenset(job.queries()), frozenset())
 
 
 def test_names_that_print_alike_are_two_pictures(job: Job, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_names_that_print_alike_are_two_pictures(job: Job, tmp_path: Path) -> No
     for i, name in enumerate(names):
         picture(i).save(tmp_path / name)
     pictures = tuple(ImageSource(name, str(tmp_path / name)) for name in names)
-    unit = WorkUnit(pictures, 0, job.asked())
+    unit = WorkUnit(pictures, 0, job.queries())
     for _ in range(2):
         with Store(tmp_path / "rows") as store:
             ((_, found),) = Runner(job, Local(), store).run([unit])
@@ -158,19 +158,18 @@ def test_a_picture_that_changes_under_our_hands_is_told(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one, two) = asked(tmp_path, 2)
-    some = WorkUnit((one,), 0, job.asked()[:1])
-    unit = WorkUnit((one,), 0, job.asked())
+    some = WorkUnit((one,), 0, job.queries()[:1])
+    unit = WorkUnit((one,), 0, job.queries())
     with Store(tmp_path / "rows") as store:
         runner = Runner(job, Local(), store)
         list(runner.run([some]))
-        left = Runner.left
+        begin = Worker.begin
 
-        def replaced(self: Any, unit: WorkUnit, stored: Any) -> Any:
-            found = left(self, unit, stored)
+        def replaced(self: Worker, unit: WorkUnit) -> Any:
             Path(str(one.source)).write_bytes(Path(str(two.source)).read_bytes())
-            return found
+            return begin(self, unit)
 
-        monkeypatch.setattr(Runner, "left", replaced)
+        monkeypatch.setattr(Worker, "begin", replaced)
         ((_, (answer,)),) = runner.run([unit])
         assert "was changed while it was looked at" in answer
         monkeypatch.undo()

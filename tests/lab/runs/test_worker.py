@@ -40,10 +40,10 @@ def pictures(tmp_path: Path) -> list[ImageSource]:
 
 
 def ask(job: Job, *pictures: ImageSource, known: Sequence[int] = ()) -> list[ImageRows]:
-    every = frozenset(job.asked())
+    every = frozenset(job.queries())
     left = tuple(frozenset() if i in known else every for i, _ in enumerate(pictures))
     return Worker(job).begin(
-        WorkUnit(pictures, 0, job.asked(), left if known else None)
+        WorkUnit(pictures, 0, job.queries(), left if known else None)
     )()
 
 

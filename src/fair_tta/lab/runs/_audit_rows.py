@@ -1,4 +1,4 @@
-"""From stored rows and records to an audit."""
+"""Audits made of stored rows and records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fair_tta.metrics.intervals._bootstrap import DEFAULT, Bootstrap
 
 
 def add_row(table: AnswerTableBuilder, record: Record, row: StoredRow) -> None:
-    """Add the answer for one more image, and what is known of it."""
+    """Add the answer for one more image, its labels and its cost."""
     table.add(row.prediction)
     table.add_known(record.target, record.sensitive, record.cluster, row.key.content)
     table.seconds += row.seconds
@@ -35,11 +35,10 @@ def audit_rows(
     harmful: HarmSets | None = None,
     interval: Bootstrap = DEFAULT,
 ) -> Audit:
-    """Return the figures of one method, see `audit`.
-
-    Warnings of small groups are in `Audit.warnings` only.
-    """
+    """Return the figures of one method, see `audit`."""
+    values_of = {attribute: list(values[attribute]) for attribute in table.sensitive}
     with warnings.catch_warnings():
+        # `Audit.warnings` names small groups, and reports print it.
         warnings.simplefilter("ignore", SmallGroupWarning)
         return audit(
             table.truth,
@@ -47,9 +46,7 @@ def audit_rows(
             table.sensitive,
             name=name,
             targets=list(targets),
-            values={
-                attribute: list(values[attribute]) for attribute in table.sensitive
-            },
+            values=values_of,
             scores=table.scores(),
             seconds=table.seconds,
             harmful=harmful,

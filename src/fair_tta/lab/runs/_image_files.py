@@ -1,4 +1,4 @@
-"""Image files as they are read, and features of references that are kept on disk."""
+"""Image files and their identity, and features of references that are kept on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class ImageFile(Generic[D]):
-    """An image file as it was read or decoded, the digest of its content, its `file_signature`."""
+    """An image file that was read or decoded.
+
+    Attributes:
+        content: digest of the file's bytes.
+        signature: its `file_signature`.
+    """
 
     data: D
     content: str
@@ -47,23 +52,22 @@ def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
     if isinstance(image.source, StoredFeature):
         return ImageFile(image.source, image_digest(image.source), "")
     with open_file(image.source) as file:
-        found = os.fstat(file.fileno())
-        if (
-            found.st_size > MAX_IMAGE_BYTES
-        ):  # the limit of `load_image`, before memory is taken
+        status = os.fstat(file.fileno())
+        # `load_image` has the same limit, but would see the file in memory only.
+        if status.st_size > MAX_IMAGE_BYTES:
             raise ImageError(
-                f"cannot read {image.source!r}: it has {found.st_size} bytes, more than "
+                f"cannot read {image.source!r}: it has {status.st_size} bytes, more than "
                 f"{MAX_IMAGE_BYTES >> 20} MiB: make it smaller"
             )
         data = file.read()
-    return ImageFile(data, content_digest(data), _signature(image.source, found))
+    return ImageFile(data, content_digest(data), _signature(image.source, status))
 
 
 def file_signature(image: ImageSource) -> str:
-    """Distinguishes a file from all others and from what it was before, without reading it.
+    """Return a text that identifies one version of a file without reading it.
 
-    It is made of the path, the size and the times of writing and of change; the last cannot be set
-    back. Empty for a file that does not exist.
+    It is made of path, inode, size and the times of writing and of change; the last cannot be set
+    back. Empty for a file that does not exist, and for what is no file.
     """
     if not isinstance(image.source, str):
         return ""
@@ -73,25 +77,36 @@ def file_signature(image: ImageSource) -> str:
         return ""
 
 
-def _signature(path: str, found: os.stat_result) -> str:
-    facts = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return content_digest(repr((os.fsencode(os.path.abspath(path)), *facts)).encode())
+def _signature(path: str, status: os.stat_result) -> str:
+    identity = (
+        os.fsencode(os.path.abspath(path)),
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+    return content_digest(repr(identity).encode())
 
 
 def kept_features(
     folder: Path,
-    facts: dict[str, Any],
-    digests: Sequence[str],
-    encode: Callable[[], Tensor],
+    identity: dict[str, Any],
+    contents: Sequence[str],
+    make_features: Callable[[], Tensor],
 ) -> Tensor:
-    """Features of image files with these digests in full precision, made and kept if they are not
-    there: a run that was killed finds them again."""
-    key = sha256(json.dumps([facts, *digests], sort_keys=True).encode()).hexdigest()
-    file = folder / f"{key}.npy"
+    """Return features that an earlier call kept in a folder, or make and keep them.
+
+    Args:
+        identity: what features depend on besides the images.
+        contents: digests of the image files.
+    """
+    key = json.dumps([identity, *contents], sort_keys=True)
+    file = folder / f"{sha256(key.encode()).hexdigest()}.npy"
     with suppress(OSError, ValueError, EOFError):
         return torch.from_numpy(np.load(file))
-    features, content = encode(), BytesIO()
-    np.save(content, features.numpy())
+    features = make_features()
+    buffer = BytesIO()
+    np.save(buffer, features.numpy())
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, content.getvalue())
+    write_atomically(file, buffer.getvalue())
     return features

@@ -1,4 +1,4 @@
-"""What is asked, in a form that any process can take: the job, and units of images."""
+"""The work of a run in a form that any process can receive: a job and units of images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import torch
@@ -21,15 +21,15 @@ from fair_tta.images._views import AugMix
 from fair_tta.lab.runs._store import RowKey
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import Packed
+from fair_tta.methods._user_files import PackedWithUserFiles
 from fair_tta.models import Backend, resolve
 from fair_tta.models._loading import find_device, load, move
 from fair_tta.prompts._templates import Templates
 
 
 @dataclass(frozen=True)
-class PromptSpec:
-    """The classes to choose from, as `FairTPTClassifier` takes them."""
+class QuestionSpec:
+    """The prompts of one question, as the arguments of `FairTPTClassifier`."""
 
     targets: Mapping[str, str]
     sensitive: Mapping[str, Mapping[str, str]]
@@ -37,39 +37,46 @@ class PromptSpec:
     scale: float | None = None
 
 
-Asked = tuple[int, int]
-"""A question and a method: places in `Job.questions` and `Job.adapters`."""
+class Query(NamedTuple):
+    """A question and a method, as positions in `Job.questions` and `Job.adapters`."""
+
+    question: int
+    adapter: int
 
 
 @dataclass(frozen=True)
 class WorkUnit:
-    """A few images that are processed together, the seed of their views, and what is asked.
+    """A few images that are processed together.
 
-    `missing` is for each image what is not stored yet; None for everything. What is missing for an
-    image that can be read is computed for the whole unit. `contents` are the digests of the images,
-    empty where a file cannot be read, for `Job.key`; without a store there are none.
+    Attributes:
+        seed: of the views.
+        queries: what to compute for every image.
+        missing: for each image the queries without a stored row; None for all queries. If any
+            readable image lacks a row, the whole unit is computed.
+        contents: digests of the images for `Job.key`, empty for a file that cannot be read; no
+            digests without a store.
     """
 
     images: tuple[ImageSource, ...]
     seed: int
-    asked: tuple[Asked, ...]
-    missing: tuple[frozenset[Asked], ...] | None = None
+    queries: tuple[Query, ...]
+    missing: tuple[frozenset[Query], ...] | None = None
     contents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker must know.
+    """The model, questions and methods that every worker needs.
 
     Attributes:
-        model: what `FairTPTClassifier` takes; other processes load it themselves.
-        device: where to move the model, None to leave it where it is.
-        dtype: in which precision, None for its own.
-        stores_rows: whether rows are stored; if not, nobody needs to know the weights.
+        model: the argument of `FairTPTClassifier`; other processes load it themselves.
+        device: the device to move the model to; None to leave it in place.
+        dtype: the precision to convert it to; None for its own.
+        stores_rows: rows are stored under a key; otherwise the weights are not hashed.
     """
 
     model: Any
-    questions: tuple[PromptSpec, ...]
+    questions: tuple[QuestionSpec, ...]
     adapters: tuple[Adapter, ...]
     views: Any = AugMix()
     device: str | torch.device | None = None
@@ -82,106 +89,116 @@ class Job:
         return load_backend(self.model, self.device, self.dtype)
 
     @cached_property
-    def facts(self) -> dict[str, Any]:
-        """All that features depend on besides image and seed, as JSON."""
-        facts = feature_identity(self.backend, self.views)
-        is_known = fingerprint(self.views) is not None
-        return facts if is_known else {**facts, "once": _once(self.views)}
+    def feature_identity(self) -> dict[str, Any]:
+        """Everything that features depend on besides image and seed, as JSON."""
+        identity = feature_identity(self.backend, self.views)
+        if fingerprint(self.views) is None:
+            identity["once"] = _single_use_digest(self.views)
+        return identity
 
     @cached_property
     def digests(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Of model and views, questions, and methods, for `RowKey`.
-
-        A tokenizer is known by its output for the prompts, and a text tower whose weights cannot
-        be read by the features of the prompts.
-        """
+        """Digests of model and views, of each question and of each method, for `RowKey`."""
         if not self.stores_rows:
             return "", ("",) * len(self.questions), ("",) * len(self.adapters)
-        model = {"fair_tta": version("fair-tta"), **self.facts}
-        return (
-            str(fingerprint(model)),
-            tuple(map(self._question_digest, range(len(self.questions)))),
-            tuple(fingerprint(adapter) or _once(adapter) for adapter in self.adapters),
-        )
+        model = {"fair_tta": version("fair-tta"), **self.feature_identity}
+        questions = map(self._question_digest, range(len(self.questions)))
+        methods = [
+            fingerprint(adapter) or _single_use_digest(adapter)
+            for adapter in self.adapters
+        ]
+        return str(fingerprint(model)), tuple(questions), tuple(methods)
 
-    def key(self, unit: WorkUnit, asked: Asked, position: int, content: str) -> RowKey:
-        """The key of a row: of the image with this content, at this position in a unit.
+    def key(self, unit: WorkUnit, query: Query, position: int, content: str) -> RowKey:
+        """Return the key of the row for the image with this content and position in the unit.
 
         Where the answer depends on the other images of the batch, the images of the unit and the
-        position of this one are part of it: after another batch size, or another selection of
-        images, there is no row.
+        position are part of the key: another batch size or another selection of images finds no
+        row.
         """
         model, questions, methods = self.digests
-        question, adapter = asked
-        method = methods[adapter]
-        if self.adapters[adapter].needs.other_images:
+        method = methods[query.adapter]
+        if self.adapters[query.adapter].needs.other_images:
             method = str(fingerprint([method, unit.contents, position]))
-        return RowKey(content, model, questions[question], method, unit.seed)
+        return RowKey(content, model, questions[query.question], method, unit.seed)
 
     def depends_on_batch(self, unit: WorkUnit) -> bool:
-        """Whether an answer that is asked for depends on the other images of the unit."""
-        return any(
-            self.adapters[adapter].needs.other_images for _, adapter in unit.asked
-        )
+        """Return whether any requested answer depends on the other images of the unit."""
+        adapters = (self.adapters[query.adapter] for query in unit.queries)
+        return any(adapter.needs.other_images for adapter in adapters)
 
-    def _question_digest(self, place: int) -> str:
-        task = self.classifier(place)._task
-        sets = [task.target_prompts, *task.sensitive_prompts.values()]
-        seen: list[Any] = [prompts.tokens.ids.tolist() for prompts in sets]
-        if self.facts["architecture"] is None:
-            features = [task.target_features, *task.sensitive_features.values()]
-            seen.append([of.half() for of in features])
-        return str(fingerprint([self.questions[place], seen]))
+    def _question_digest(self, question: int) -> str:
+        """Return the digest of a question, with what tokenizer and text tower make of it.
+
+        The output identifies them: a tokenizer by the token ids of the prompts, and a text tower
+        whose weights cannot be read by the features of the prompts.
+        """
+        task = self.classifier(question)._task
+        prompt_sets = [task.target_prompts, *task.sensitive_prompts.values()]
+        outputs: list[Any] = [prompts.tokens.ids.tolist() for prompts in prompt_sets]
+        if self.feature_identity["architecture"] is None:
+            feature_sets = [task.target_features, *task.sensitive_features.values()]
+            outputs.append([features.half() for features in feature_sets])
+        return str(fingerprint([self.questions[question], outputs]))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the loaded model: each process has its own."""
+        """Leave out the loaded model: each process loads its own."""
         if self.stores_rows:
-            self.facts, self.digests  # noqa: B018 - the driver's, for workers to compare with
-        state = {
-            name: value for name, value in self.__dict__.items() if name != "backend"
-        }
-        return {**state, "adapters": Packed(self.adapters)}
+            # Computed here, in the driver, so that workers can compare theirs with it.
+            self.feature_identity, self.digests  # noqa: B018
+        state = dict(self.__dict__)
+        state.pop("backend", None)
+        state["adapters"] = PackedWithUserFiles(self.adapters)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Run user files before what they define is read."""
+        # Unpacking runs the user's files, which must define the classes before they are read.
         self.__dict__.update(state, adapters=state["adapters"].unpack())
 
     def load_here(self) -> None:
-        """Load the model in another process than the driver's, and check that it is the same."""
+        """Load the model in a worker process.
+
+        Raises:
+            FairTTAError: it is not the model of the driver.
+        """
         self.__dict__["backend"] = load_backend(self.model, self.device, self.dtype)
         if not self.stores_rows:
             return
-        found, expected = feature_identity(self.backend, self.views), self.facts
-        # preprocessing may round differently on another machine
-        if any(
-            found[name] != expected[name] for name in found if name != "preprocessing"
-        ):
-            raise FairTTAError(
-                f"it loaded another model than the driver: {found} is not {expected}."
-            )
+        loaded = feature_identity(self.backend, self.views)
+        expected = self.feature_identity
+        for name in loaded:
+            # Preprocessing may round differently on another machine.
+            if name != "preprocessing" and loaded[name] != expected[name]:
+                raise FairTTAError(
+                    f"it loaded another model than the driver: {loaded} is not {expected}."
+                )
 
-    def asked(self, question: int = 0) -> tuple[Asked, ...]:
-        """All methods on one question."""
-        return tuple((question, adapter) for adapter in range(len(self.adapters)))
+    def queries(self, question: int = 0) -> tuple[Query, ...]:
+        """Return the queries of all methods on one question."""
+        return tuple(Query(question, adapter) for adapter in range(len(self.adapters)))
 
-    def classifier(self, place: int, cache: Cache | None = None) -> FairTPTClassifier:
-        """A classifier for a question; its adapter does not matter."""
-        question = self.questions[place]
+    def classifier(
+        self, question: int, cache: Cache | None = None
+    ) -> FairTPTClassifier:
+        """Return a zero-shot classifier for a question."""
+        prompts = self.questions[question]
+        sensitive = {
+            attribute: dict(names) for attribute, names in prompts.sensitive.items()
+        }
         return FairTPTClassifier(
             self.backend,
-            dict(question.targets),
-            {attribute: dict(names) for attribute, names in question.sensitive.items()}
-            or None,
-            question.template,
-            scale=question.scale,
+            dict(prompts.targets),
+            sensitive or None,
+            prompts.template,
+            scale=prompts.scale,
             adapter=ZeroShot(),
             views=self.views,
             cache=cache,
         )
 
 
-def _once(value: Any) -> str:
-    """A digest that no other run has."""
+def _single_use_digest(value: Any) -> str:
+    """Return a digest that no other run has, with a warning."""
     warnings.warn(
         f"{lasting_name(value)} cannot be recognised by a later run, which will compute its rows "
         "again: make it a frozen dataclass, or define it in a file.",
@@ -195,7 +212,7 @@ def load_backend(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Backend:
-    """The model, on this device; here an object is moved too, but keeps its precision."""
+    """Load a model onto this device. A model object is moved too, but keeps its precision."""
     if isinstance(model, str | Path) or dtype is not None or device is None:
         return load(model, device=device, dtype=dtype)
     backend = resolve(model)
@@ -207,24 +224,25 @@ def make_job(
     classifier: FairTPTClassifier,
     adapters: Iterable[Adapter],
     model: Any = None,
-    **others: Any,
+    *,
+    stores_rows: bool = True,
 ) -> Job:
-    """A job with the model, names and views of a classifier, and other settings of `Job`.
+    """Return a job with the model, names and views of a classifier.
 
-    Other processes load `model`; if it is None, the classifier's is sent to them.
+    Args:
+        model: for other processes to load; None sends them the classifier's own.
     """
     task = classifier._task
-    question = PromptSpec(task.targets, task.sensitive, task.templates, task.scale)
-    placed: dict[str, Any] = {}
-    if model is not None:
-        placed["device"], placed["dtype"] = classifier._loaded_as
+    question = QuestionSpec(task.targets, task.sensitive, task.templates, task.scale)
+    device, dtype = (None, None) if model is None else classifier._loaded_as
     job = Job(
         classifier._backend if model is None else model,
         (question,),
         tuple(adapters),
         classifier._vision.views,
-        **placed,
-        **others,
+        device,
+        dtype,
+        stores_rows,
     )
     job.__dict__["backend"] = classifier._backend
     return job

@@ -1,4 +1,4 @@
-"""Units done on this machine: in this process, or in several."""
+"""Units computed on this machine: in this process, or in several."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from threading import Thread, current_thread, main_thread
-from typing import Any
 
 import torch
 
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.lab.runs._job import Job, WorkUnit
-from fair_tta.lab.runs._runner import Pool
+from fair_tta.lab.runs._runner import Pool, WaitForRows
 from fair_tta.lab.runs._worker import ImageRows, Worker, start_worker
+
+_UNITS_AHEAD = 3
+"""Units of each worker that are begun before the first unit is waited for."""
 
 
 @dataclass(frozen=True)
@@ -38,53 +40,56 @@ class Local:
         check_count("workers", self.workers)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """How the work is done; what it costs depends on that."""
-        return {"engine": "local", "workers": self.workers, "threads": self._threads}
+    def description(self) -> str:
+        """Name, workers and threads, which the cost of a row depends on."""
+        return f"local, workers {self.workers}, threads of each {self._threads}"
 
     @property
     def _threads(self) -> int:
-        """Of torch, for each process."""
+        """Threads of torch in each process."""
         if self.workers == 1:
             return torch.get_num_threads()
-        cores = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count()
-        )
-        return max(1, (cores or 1) // self.workers)
+        if hasattr(os, "sched_getaffinity"):  # the cores that this process may use
+            cores = len(os.sched_getaffinity(0))
+        else:
+            cores = os.cpu_count() or 1
+        return max(1, cores // self.workers)
 
     @contextmanager
     def open(self, job: Job) -> Iterator[Pool]:
-        """Workers for a job."""
-        if self.workers > 1:
-            start = _start, (job, self._threads)
-            pool = ProcessPoolExecutor(self.workers, get_context("spawn"), *start)
-            try:
-                yield Pool(partial(_submit, pool), 3 * self.workers)
-            except (
-                BaseException
-            ):  # nobody waits for what they are doing, which may take long
-                for process in [*pool._processes.values()]:
-                    process.kill()
-                raise
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-        else:
+        """Start workers for a job."""
+        if self.workers == 1:
             worker = Worker(job)
             try:
                 yield Pool(worker.begin)  # a unit is processed when it is waited for
             finally:
                 worker.close()
+            return
+        pool = ProcessPoolExecutor(
+            self.workers,
+            get_context("spawn"),
+            initializer=_start,
+            initargs=(job, self._threads),
+        )
+        try:
+            yield Pool(partial(_submit, pool), _UNITS_AHEAD * self.workers)
+        except BaseException:
+            # Units in progress may take long, and their rows are not needed any more.
+            for process in list(pool._processes.values()):
+                process.kill()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
-    with _no_ctrl_c(), _alive():
-        return _alive()(pool.submit(_work, unit).result)
+def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> WaitForRows:
+    with _ignore_ctrl_c(), _explain_dead_worker():
+        return _explain_dead_worker()(pool.submit(_work, unit).result)
 
 
 @contextmanager
-def _alive() -> Iterator[None]:
+def _explain_dead_worker() -> Iterator[None]:
+    """Raise an error that advises what to do when a worker process died."""
     try:
         yield
     except BrokenProcessPool as error:
@@ -96,10 +101,10 @@ def _alive() -> Iterator[None]:
 
 
 @contextmanager
-def _no_ctrl_c() -> Iterator[None]:
-    """Processes that are started now leave Ctrl-C to us."""
+def _ignore_ctrl_c() -> Iterator[None]:
+    """Let processes that start now ignore Ctrl-C, which the driver handles."""
     if current_thread() is not main_thread():
-        yield  # only the main thread may set it
+        yield  # only the main thread may set a signal handler
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -108,23 +113,24 @@ def _no_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_worker: Any  # of a worker process
+_begin: Callable[[WorkUnit], WaitForRows]
+"""The begin method of the `Worker`, in a worker process."""
 
 
 def _start(job: Job, threads: int) -> None:
-    global _worker
+    """Prepare a worker process."""
+    global _begin
     from transformers.utils import logging
 
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Windows does not hand `_no_ctrl_c` on
-    logging.disable_progress_bar()  # of loading weights, in each of us
+    # On Windows processes do not inherit `_ignore_ctrl_c`.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable_progress_bar()  # each worker would print one while loading weights
     Thread(target=_end_with_parent, daemon=True).start()
-    _worker = start_worker(job, threads)
+    _begin = start_worker(job, threads)
 
 
 def _end_with_parent() -> None:
-    """A killed driver cannot end its workers."""
+    """End this process when the driver is killed, which cannot end it then."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -132,5 +138,5 @@ def _end_with_parent() -> None:
 
 
 def _work(unit: WorkUnit) -> list[ImageRows]:
-    rows: list[ImageRows] = _worker(unit)()
-    return rows
+    wait_for_rows = _begin(unit)
+    return wait_for_rows()

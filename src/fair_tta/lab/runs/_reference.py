@@ -26,9 +26,10 @@ from fair_tta.images._vision import image_digest
 from fair_tta.lab.runs._image_files import kept_features, read_image
 from fair_tta.lab.runs._runner import batched
 from fair_tta.lab.runs._worker import (
+    EncodedImage,
     LoadedImage,
     encode_each,
-    loaded_portions,
+    loaded_batches,
     submit_sources,
 )
 from fair_tta.methods import ZeroShot
@@ -43,90 +44,130 @@ OpenEndedProgress = Callable[[int, int | None], None]
 K = TypeVar("K")
 
 
+@dataclass(eq=False)
+class _ReferenceImages:
+    """The images of a reference that can be used, in order; lists have one entry per image.
+
+    Attributes:
+        features: of one batch each: ``[images, 1, dim]``.
+        contents: digests of the files.
+        pixel_digests: digests of the decoded images.
+        positions: positions among all images of the reference.
+        problems: why the other images cannot be used.
+    """
+
+    features: list[Tensor] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    pixel_digests: list[str] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    problems: dict[int, str] = field(default_factory=dict)
+
+
+def _encode_reference(
+    classifier: FairTPTClassifier,
+    images: Iterable[ImageSource],
+    features_folder: Path | None,
+    needs_pixel_digests: bool,
+    progress: OpenEndedProgress,
+) -> _ReferenceImages:
+    """Encode reference images batch by batch; only features stay in memory."""
+    reference = _ReferenceImages()
+    identity: dict[str, Any] | None = None
+    if features_folder is not None and sees_images(classifier._backend):
+        identity = feature_identity(classifier._backend, None)
+
+    def encode(
+        loaded: Mapping[int, LoadedImage], batch: Sequence[int]
+    ) -> list[EncodedImage]:
+        def make_features() -> Tensor:
+            decoded = [loaded[position].data for position in batch]
+            return classifier.encode(decoded, with_views=False).float().cpu()
+
+        if features_folder is None or identity is None:
+            features = make_features()
+        else:
+            contents = [loaded[position].content for position in batch]
+            features = kept_features(features_folder, identity, contents, make_features)
+        return [EncodedImage(of_image, seconds=0.0) for of_image in features]
+
+    progress(0, None)
+    positions = count()
+    with closing(Decoder()) as decoder:
+        for sources in batched(images, classifier._batch_size):
+            upcoming = submit_sources(decoder, classifier, sources)
+            for loaded in loaded_batches(
+                decoder, upcoming, positions, reference.problems
+            ):
+                encoded = encode_each(
+                    loaded, partial(encode, loaded), reference.problems
+                )
+                usable = [
+                    position
+                    for position in encoded
+                    if position not in reference.problems
+                ]
+                if usable:
+                    batch_features = [encoded[position].features for position in usable]
+                    reference.features.append(torch.stack(batch_features))
+                for position in usable:
+                    image = loaded[position]
+                    reference.positions.append(position)
+                    reference.contents.append(image.content)
+                    # Only folds need these digests, which take time.
+                    digest = image_digest(image.data) if needs_pixel_digests else ""
+                    reference.pixel_digests.append(digest)
+                classifier._vision.forget()  # these images do not come again
+                progress(len(reference.contents), None)
+    return reference
+
+
 def fit_on_images(
     classifier: FairTPTClassifier,
     adapters: Mapping[K, Adapter],
     images: Iterable[ImageSource],
-    sensitive: Sequence[Mapping[str, str]] = (),
     classes: Sequence[str] = (),
     *,
     in_folds: bool = False,
     kept: Path | None = None,
     progress: OpenEndedProgress = lambda *_: None,
 ) -> tuple[dict[K, Adapter], list[str], list[str]]:
-    """Fit the methods that need a reference, or cross-fit them; others stay as they are.
+    """Fit or cross-fit the methods that need a reference; others are returned unchanged.
 
-    Features are made once for all methods. `sensitive` has the attribute values of each image, for
-    methods that need them, and `classes` the class of each, for methods that need those. With
-    `kept`, features stay in that folder, so that a call after a kill finds them.
+    Features are made once for all methods.
+
+    Args:
+        classes: the class of each image, for methods that need it.
+        in_folds: cross-fit instead.
+        kept: features stay in this folder, so that a call after a kill finds them.
 
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
     """
     if all(adapter.is_fitted for adapter in adapters.values()):
         return dict(adapters), [], []
-    contents: list[str] = []
-    digests: list[str] = []
-    problems: dict[int, str] = {}
-    labels: dict[str, list[str]] = {}
-    known: list[str] = []
-
-    def encode(some: Mapping[int, LoadedImage], places: Sequence[int]) -> list[Any]:
-        def make() -> Tensor:
-            of = classifier.encode(
-                [some[place].data for place in places], with_views=False
-            )
-            return of.float().cpu()
-
-        contents = [some[place].content for place in places]
-        made = make() if store is None else kept_features(*store, contents, make)
-        return [(one, 0.0) for one in made]
-
-    store = None
-    if kept is not None and sees_images(classifier._backend):
-        store = kept, feature_identity(classifier._backend, None)
-    features: list[Tensor] = []
-    progress(0, None)
-    places = count()
-    with closing(Decoder()) as decoder:
-        for few in batched(images, classifier._batch_size):
-            upcoming = submit_sources(decoder, classifier, few)
-            for some in loaded_portions(decoder, upcoming, places, problems):
-                found = encode_each(some, partial(encode, some), problems)
-                used = [place for place in found if place not in problems]
-                features += (
-                    [torch.stack([found[place][0] for place in used])] if used else []
-                )
-                for place in used:
-                    contents.append(some[place].content)
-                    digests.append(image_digest(some[place].data) if in_folds else "")
-                    for attribute, value in (
-                        sensitive[place].items() if sensitive else ()
-                    ):
-                        labels.setdefault(attribute, []).append(value)
-                    known += [classes[place]] if classes else []
-                classifier._vision.forget()  # nobody asks for these images again
-                progress(len(contents), None)
-
-    if not contents:
+    reference = _encode_reference(classifier, images, kept, in_folds, progress)
+    features = reference.features
+    labels = [classes[position] for position in reference.positions] if classes else []
+    if not reference.contents:
         fitted = dict(adapters)
     elif in_folds:
-        fitted = cross_fit(classifier, adapters, features, digests, known)
+        digests = reference.pixel_digests
+        fitted = cross_fit(classifier, adapters, features, digests, labels)
     else:
-        fitted = {
-            k: fit_encoded(classifier, one, features, labels, known or None)
-            for k, one in adapters.items()
-        }
-    return fitted, contents, list(problems.values())
+        fitted = {}
+        for key, adapter in adapters.items():
+            fitted[key] = fit_encoded(classifier, adapter, features, {}, labels or None)
+    return fitted, reference.contents, list(reference.problems.values())
 
 
 @dataclass(frozen=True, eq=False)
 class FittedAdapters:
-    """Methods that are ready, and sentences about their references.
+    """Methods that are ready, and their references.
 
     Attributes:
-        provenance: of the folder that they were fitted on, as JSON; empty without one.
-        left_out: what of the folder could not be used, and why.
+        notes: sentences on what they were fitted on.
+        provenance: the folder that they were fitted on, as JSON; empty without one.
+        left_out: images and folders that could not be used, and why.
     """
 
     adapters: Mapping[str, Adapter]
@@ -144,34 +185,20 @@ def fit_on_folder(
     reference_is_data: bool = False,
     progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
-    """Fit the methods that need it on the images of a folder; others stay as they are.
+    """Fit the methods that need it on the images of a folder; others are returned unchanged.
 
     Args:
         reference: the folder, read with its subfolders, or a file of features.
-        images: to be classified; None if they are not known.
-        reference_is_data: whether some of them may be in the reference too.
+        images: the images to be classified; None if they are not known.
+        reference_is_data: some of them may be in the reference too.
 
     Raises:
         FairTTAError: it is not a folder, it has no image that can be used, or some of `images`.
     """
     check_fittable(adapters)
-    if not isinstance(reference, FeatureFile) and is_feature_file(reference):
-        reference = read_features(reference)
-    left_out, paths = list[str](), list[ImageSource]()
-    if isinstance(reference, FeatureFile):
-        paths, reference = [*map(reference.source, reference.row_of_id)], reference.path
-    elif not os.path.isdir(reference):
-        raise FairTTAError(
-            f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",
-            argument="reference",
-        )
-    for path in () if paths else find_image_files(reference):
-        if isinstance(path, UnlistedFolder):
-            left_out.append(f"cannot look into the folder {path.path!r}: {path.reason}")
-        else:
-            paths.append(ImageSource(path, path))
-    name = printable(Path(reference).resolve().name)
-    shared = None if images is None else _shared(paths, images)
+    path, sources, left_out = _reference_sources(reference)
+    name = printable(Path(path).resolve().name)
+    shared = None if images is None else _count_shared(sources, images)
     if shared and not reference_is_data:
         raise FairTTAError(
             f"`reference` {name!r} has {shared} of the images to be classified, which flatters "
@@ -179,16 +206,16 @@ def fit_on_folder(
             argument="reference",
         )
     fitted, contents, problems = fit_on_images(
-        classifier, adapters, paths, progress=progress
+        classifier, adapters, sources, progress=progress
     )
     if not contents:
         raise FairTTAError(
-            f"`reference` {os.fspath(reference)!r} has no image that can be read.",
+            f"`reference` {os.fspath(path)!r} has no image that can be read.",
             argument="reference",
         )
     left_out += problems
     methods = [method for method, adapter in adapters.items() if not adapter.is_fitted]
-    about = {
+    provenance = {
         "folder": name,
         "images": len(contents),
         "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
@@ -201,27 +228,55 @@ def fit_on_folder(
         note += f"; {shared or 'none'} of the images classified here are among them"
     if left_out:
         note += f"; {len(left_out)} could not be used"
-    return FittedAdapters(fitted, (f"{note}.",), about, tuple(left_out))
+    return FittedAdapters(fitted, (f"{note}.",), provenance, tuple(left_out))
 
 
-def _shared(reference: Iterable[ImageSource], images: Iterable[ImageSource]) -> int:
-    """How many images are in the reference too, byte for byte; others of its sizes are read."""
-    contents, sizes = set(), set()
+def _reference_sources(
+    reference: str | os.PathLike[str] | FeatureFile,
+) -> tuple[str | os.PathLike[str], list[ImageSource], list[str]]:
+    """Return the path of a reference, its images, and the folders that cannot be listed."""
+    if not isinstance(reference, FeatureFile) and is_feature_file(reference):
+        reference = read_features(reference)
+    if isinstance(reference, FeatureFile):
+        sources = [reference.source(image_id) for image_id in reference.row_of_id]
+        return reference.path, sources, []
+    if not os.path.isdir(reference):
+        raise FairTTAError(
+            f"`reference` should be a folder of images (got {os.fspath(reference)!r}).",
+            argument="reference",
+        )
+    sources = []
+    unlisted = []
+    for path in find_image_files(reference):
+        if isinstance(path, UnlistedFolder):
+            unlisted.append(f"cannot look into the folder {path.path!r}: {path.reason}")
+        else:
+            sources.append(ImageSource(path, path))
+    return reference, sources, unlisted
+
+
+def _count_shared(
+    reference: Iterable[ImageSource], images: Iterable[ImageSource]
+) -> int:
+    """Return how many images are in the reference too, byte for byte."""
+    reference_contents = set()
+    reference_sizes = set()
     for image in reference:
         with suppress(OSError, ValueError, ImageError):  # reported when it is used
             file = read_image(image)
-            contents.add(file.content)
-            sizes.add(_size(file.data))
-    found = 0
+            reference_contents.add(file.content)
+            reference_sizes.add(_byte_count(file.data))
+    shared = 0
     for image in images:
         with suppress(OSError, ValueError, ImageError):
-            if _size(image.source) in sizes:
-                found += read_image(image).content in contents
-    return found
+            # Only files whose size occurs in the reference need to be read.
+            if _byte_count(image.source) in reference_sizes:
+                shared += read_image(image).content in reference_contents
+    return shared
 
 
-def _size(source: str | bytes | StoredFeature) -> int | None:
-    """Of a file; None for features."""
+def _byte_count(source: str | bytes | StoredFeature) -> int | None:
+    """Return the size of a file or of its content; None for features."""
     if isinstance(source, StoredFeature):
         return None
     return len(source) if isinstance(source, bytes) else os.stat(source).st_size
@@ -232,9 +287,11 @@ def check_fittable(
     has_reference: bool = True,
     has_labels: bool = False,
 ) -> None:
-    """Raise if a method cannot be fitted on images alone, or a reference has none to fit.
+    """Raise an error if methods cannot be fitted, or a reference has no method to fit.
 
-    With `has_labels` the images have classes too, which those of a reference folder do not.
+    Args:
+        has_reference: methods are fitted on a reference folder, whose images have no labels.
+        has_labels: the images have classes.
     """
     if has_reference and all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
@@ -273,37 +330,23 @@ def fit_adapters(
     kept: Path | None = None,
     progress: OpenEndedProgress = lambda *_: None,
 ) -> FittedAdapters:
-    """Methods that are ready, or an error before any image is classified.
+    """Return methods that are ready, or raise an error before any image is classified.
 
-    Those that need a reference are fitted on the folder (see `fit_on_folder`), or, if it is None,
-    cross-fitted on the images themselves, with their classes where they need them; features are
-    `kept` in a folder until `forget`.
+    Methods that need a reference are fitted on the folder (see `fit_on_folder`). Without a folder
+    they are cross-fitted on the images themselves, with their classes where methods need them.
+
+    Args:
+        kept: see `fit_on_images`.
     """
-    elsewhere = tuple(
+    notes_of_saved = [
         f"{name}: fitted elsewhere, on {part._checked_reference().images} images; "
         "whether some of them are classified here is not known."
         for name, adapter in adapters.items()
         for part in adapter.parts
         if isinstance(part, FittedMethod) and part.is_fitted
-    )
-    if reference is None and all(adapter.is_fitted for adapter in adapters.values()):
-        found = FittedAdapters(adapters)
-    elif reference is None:
-        check_fittable(adapters, has_reference=False, has_labels=bool(classes))
-        fitted, contents, _ = fit_on_images(
-            classifier,
-            adapters,
-            images(),
-            classes=classes,
-            in_folds=True,
-            kept=kept,
-            progress=progress,
-        )  # without contents nothing will be answered, and the run says why
-        found = FittedAdapters(
-            fitted if contents else dict.fromkeys(adapters, ZeroShot())
-        )
-    else:
-        found = fit_on_folder(
+    ]
+    if reference is not None:
+        ready = fit_on_folder(
             classifier,
             adapters,
             reference,
@@ -311,10 +354,26 @@ def fit_adapters(
             reference_is_data=reference_is_data,
             progress=progress,
         )
-    for adapter in found.adapters.values():
+    elif all(adapter.is_fitted for adapter in adapters.values()):
+        ready = FittedAdapters(adapters)
+    else:
+        check_fittable(adapters, has_reference=False, has_labels=bool(classes))
+        fitted, contents, _ = fit_on_images(
+            classifier,
+            adapters,
+            images(),
+            classes,
+            in_folds=True,
+            kept=kept,
+            progress=progress,
+        )
+        if not contents:
+            # No image can be read, so no method will be called; the run says why.
+            fitted = dict.fromkeys(adapters, ZeroShot())
+        ready = FittedAdapters(fitted)
+    notes = list(ready.notes)
+    for name, adapter in ready.adapters.items():
         check_adapter(adapter, classifier._task)
-    crossed = {
-        k: one for k, one in found.adapters.items() if isinstance(one, CrossFitted)
-    }
-    notes = (f"{name}: {method.note}" for name, method in crossed.items())
-    return replace(found, notes=(*found.notes, *notes, *elsewhere))
+        if isinstance(adapter, CrossFitted):
+            notes.append(f"{name}: {adapter.note}")
+    return replace(ready, notes=(*notes, *notes_of_saved))

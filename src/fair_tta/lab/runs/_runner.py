@@ -1,29 +1,34 @@
-"""The one runner: images and questions in, rows out, in order; what is finished is stored."""
+"""The one runner: images and questions in, rows out, in order. Finished rows are stored."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from fair_tta.errors import ImageError
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._image_files import file_signature, read_image
-from fair_tta.lab.runs._job import Asked, Job, WorkUnit
+from fair_tta.lab.runs._job import Job, Query, WorkUnit
 from fair_tta.lab.runs._store import RowKey, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
 
 T = TypeVar("T")
 
 CHANGED = "its file was changed while it was looked at: run the same command again"
-"""The reason given for such an image."""
+"""The reason why such an image has no rows."""
 
 Progress = Callable[[int, int], None]
 """Receives how many are finished, and how many there are."""
+
+WaitForRows = Callable[[], list[ImageRows]]
+"""Waits until a unit is finished, and returns the rows of its images."""
+
+QueryRows = Mapping[Query, StoredRow]
+"""The stored rows of one image."""
 
 
 @dataclass
@@ -31,30 +36,38 @@ class Pool:
     """Workers that are ready.
 
     Attributes:
-        submit: begins a unit; what it returns waits for the rows.
+        submit: begins a unit.
         ahead: how many units may be begun before the first is waited for.
     """
 
-    submit: Callable[[WorkUnit], Callable[[], list[ImageRows]]]
+    submit: Callable[[WorkUnit], WaitForRows]
     ahead: int = 0
 
 
 class Engine(Protocol):
-    """Who does the work."""
+    """The machine or machines that do the work."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """How the work is done, as JSON: ``engine``, ``workers`` and ``threads`` of each."""
+    def description(self) -> str:
+        """Name, workers and threads; stored with each row, as its seconds depend on them."""
         ...
 
     def open(self, job: Job) -> AbstractContextManager[Pool]:
-        """Workers for a job, while the work goes on."""
+        """Start workers for a job, and end them with the `with` statement."""
         ...
+
+
+class _BegunUnit(NamedTuple):
+    """A unit whose rows are not returned yet; `wait` is None if all of them are stored."""
+
+    unit: WorkUnit
+    stored: Sequence[QueryRows]
+    wait: WaitForRows | None
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes rows; finished ones are in the store, if there is one."""
+    """Computes rows; finished ones are kept in the store, if there is one."""
 
     job: Job
     engine: Engine
@@ -63,33 +76,26 @@ class Runner:
     def run(
         self, units: Iterable[WorkUnit], *, read_ahead: bool = False
     ) -> Iterator[tuple[WorkUnit, list[ImageRows]]]:
-        """Every unit with the rows of its images, in the order of the units.
+        """Yield every unit with the rows of its images, in the order of the units.
 
-        What is in the store is taken from there, unless the file has changed; what is not is
-        computed, and stored before it is returned. A unit of which a part is missing is processed
-        as a whole, so that rows have the same bits as those of a run that was not interrupted.
+        Stored rows of unchanged files are reused. The others are computed, and stored before they
+        are returned. If any readable image lacks a row, the whole unit is recomputed, so that rows
+        have the same bits as those of a run that was not interrupted.
 
         Args:
             units: requested one by one.
-            read_ahead: request the next before rows are returned, so that its images are decoded
-                meanwhile; not if somebody waits for these rows to make the next.
+            read_ahead: request the next unit before rows are returned, so that its images are
+                decoded meanwhile. Leave it off if these rows are needed to make the next unit.
         """
-        waiting: deque[tuple[WorkUnit, list[dict[Asked, StoredRow]], Any]] = deque()
+        begun_units: deque[_BegunUnit] = deque()
         with self.engine.open(self.job) as pool:
-            for requested in units:
-                # without earlier rows there is nothing to find, so the files need not be read first
-                may_find = self.store is None or self.store.was_begun
-                read = may_find or self.job.depends_on_batch(requested)
-                unit = self._with_contents(requested, read)
-                stored = self.stored(unit)
-                left = self.left(unit, stored)
-                waiting.append(
-                    (unit, stored, None if left is None else pool.submit(left))
-                )
-                while len(waiting) > max(pool.ahead, int(read_ahead)):
-                    yield self._finish(*waiting.popleft())
-            while waiting:
-                yield self._finish(*waiting.popleft())
+            max_waiting = max(pool.ahead, int(read_ahead))
+            for unit in units:
+                begun_units.append(self._begin(unit, pool))
+                while len(begun_units) > max_waiting:
+                    yield self._finish(begun_units.popleft())
+            while begun_units:
+                yield self._finish(begun_units.popleft())
 
     def stream(
         self,
@@ -100,107 +106,123 @@ class Runner:
         seed: int,
         read_ahead: bool = False,
     ) -> Iterator[tuple[T, ImageRows]]:
-        """Every item with the rows of all methods on the first question.
+        """Yield every item with the rows of all methods on the first question.
 
-        An item without an image has no rows either. So many (`size`) are processed at once.
+        An item without an image has no rows.
+
+        Args:
+            size: number of items in a unit.
         """
-        begun: deque[list[tuple[T, ImageSource | None]]] = deque()
+        begun_items: deque[list[tuple[T, ImageSource | None]]] = deque()
 
         def units() -> Iterator[WorkUnit]:
-            for some in batched(items, size):
-                begun.append([(item, image(item)) for item in some])
-                images = tuple(source for _, source in begun[-1] if source is not None)
-                yield WorkUnit(images, seed, self.job.asked())
+            for batch in batched(items, size):
+                with_images = [(item, image(item)) for item in batch]
+                begun_items.append(with_images)
+                images = [source for _, source in with_images if source is not None]
+                yield WorkUnit(tuple(images), seed, self.job.queries())
 
-        for _, results in self.run(units(), read_ahead=read_ahead):
-            found = iter(results)
-            for item, source in begun.popleft():
-                yield item, [] if source is None else next(found)
+        for _, unit_rows in self.run(units(), read_ahead=read_ahead):
+            next_rows = iter(unit_rows)
+            for item, source in begun_items.popleft():
+                yield item, [] if source is None else next(next_rows)
 
-    def stored(
-        self, unit: WorkUnit, *, read: bool = True
-    ) -> list[dict[Asked, StoredRow]]:
-        """The rows of each image that are in the store. Files that it does not know by their
-        signature are read, if wanted, to see whether it knows their content."""
-        if self.store is None:
-            return [{} for _ in unit.images]
-        known = unit if unit.contents else self._with_contents(unit, read)
-        every = []
-        for position, content in enumerate(known.contents):
-            keys = self._keys(known, position, content)
-            found = self.store.find(keys.values()) if content else {}
-            every.append({one: found[key] for one, key in keys.items() if key in found})
-        return every
+    def _begin(self, unit: WorkUnit, pool: Pool) -> _BegunUnit:
+        """Find the stored rows of a unit, and begin to compute the others."""
+        if self.store is not None:
+            # An empty store has no row to find, so its files are not read just to digest them.
+            read_files = self.store.was_begun or self.job.depends_on_batch(unit)
+            unit = self._with_contents(unit, self.store, read_files)
+        stored = self._stored_rows(unit)
+        remaining = _remaining(unit, stored)
+        wait = None if remaining is None else pool.submit(remaining)
+        return _BegunUnit(unit, stored, wait)
 
-    def _with_contents(self, unit: WorkUnit, read: bool) -> WorkUnit:
-        """The unit with the digests of its images."""
-        if self.store is None:
-            return unit
+    def _with_contents(
+        self, unit: WorkUnit, store: Store, read_files: bool
+    ) -> WorkUnit:
+        """Return the unit with the digests of its images.
+
+        Files that the store does not know by their signature are read if `read_files`.
+        """
         contents = []
         for image in unit.images:
-            content = self.store.content(file_signature(image))
-            if not content and read:
+            content = store.content(file_signature(image))
+            if not content and read_files:
                 with suppress(OSError, ValueError, ImageError):  # the worker reports it
                     content = read_image(image).content
             contents.append(content)
         return replace(unit, contents=tuple(contents))
 
-    def left(
-        self, unit: WorkUnit, stored: Sequence[dict[Asked, StoredRow]]
-    ) -> WorkUnit | None:
-        """The unit with what is still to be computed, None if there is nothing."""
-        missing = tuple(frozenset(unit.asked) - rows.keys() for rows in stored)
-        asked = tuple(one for one in unit.asked if any(one in some for some in missing))
-        return replace(unit, asked=asked, missing=missing) if asked else None
-
-    def _finish(
-        self,
-        unit: WorkUnit,
-        stored: list[dict[Asked, StoredRow]],
-        wait: Callable[[], list[ImageRows]] | None,
-    ) -> tuple[WorkUnit, list[ImageRows]]:
-        """Wait for what was missing, store it, and put it beside what was there."""
-        made: list[ImageRows] = [[] for _ in unit.images] if wait is None else wait()
+    def _stored_rows(self, unit: WorkUnit) -> list[QueryRows]:
+        """Return the rows of each image that are in the store."""
         if self.store is None:
-            return unit, made
-        results: list[ImageRows] = []
-        new: list[StoredRow] = []
-        for position, (old, rows) in enumerate(zip(stored, made, strict=True)):
-            if isinstance(rows, str):
-                results.append(rows)
-                continue
-            found = {row.key: replace(row, by=self._by) for row in rows}
-            if rows:
-                content = rows[0].key.content
-                old = {
-                    one: row for one, row in old.items() if row.key.content == content
-                }
+            return [{} for _ in unit.images]
+        stored: list[QueryRows] = []
+        for position, content in enumerate(unit.contents):
+            query_rows = {}
+            if content:
                 keys = self._keys(unit, position, content)
-                fresh = {one: found[key] for one, key in keys.items() if key in found}
-                new += [row for one, row in fresh.items() if one not in old]
-                old = {**fresh, **old}
-            is_whole = len(old) == len(unit.asked)
-            results.append([old[one] for one in unit.asked] if is_whole else CHANGED)
-        self.store.append(new)
-        return unit, results
+                rows = self.store.find(keys.values())
+                for query, key in keys.items():
+                    if key in rows:
+                        query_rows[query] = rows[key]
+            stored.append(query_rows)
+        return stored
 
-    def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Asked, RowKey]:
+    def _finish(self, begun: _BegunUnit) -> tuple[WorkUnit, list[ImageRows]]:
+        """Wait for the rows that were missing, and store them."""
+        unit = begun.unit
+        computed: list[ImageRows] = [[] for _ in unit.images]
+        if begun.wait is not None:
+            computed = begun.wait()
+        if self.store is None:
+            return unit, computed
+        unit_rows: list[ImageRows] = []
+        new_rows: list[StoredRow] = []
+        for position, image_rows in enumerate(computed):
+            if isinstance(image_rows, str):  # the image cannot be used
+                unit_rows.append(image_rows)
+                continue
+            # Rows whose content is not that of the image that was read are of an older file.
+            query_rows = dict(begun.stored[position])
+            if image_rows:
+                content = image_rows[0].key.content
+                query_rows = {
+                    query: row
+                    for query, row in query_rows.items()
+                    if row.key.content == content
+                }
+                computed_rows = {row.key: row for row in image_rows}
+                for query, key in self._keys(unit, position, content).items():
+                    if query not in query_rows and key in computed_rows:
+                        row = replace(computed_rows[key], by=self.engine.description)
+                        query_rows[query] = row
+                        new_rows.append(row)
+            if len(query_rows) == len(unit.queries):
+                unit_rows.append([query_rows[query] for query in unit.queries])
+            else:
+                unit_rows.append(CHANGED)
+        self.store.append(new_rows)
+        return unit, unit_rows
+
+    def _keys(self, unit: WorkUnit, position: int, content: str) -> dict[Query, RowKey]:
         return {
-            asked: self.job.key(unit, asked, position, content) for asked in unit.asked
+            query: self.job.key(unit, query, position, content)
+            for query in unit.queries
         }
 
-    @cached_property
-    def _by(self) -> str:
-        """How the work is done; seconds depend on it."""
-        facts = self.engine.facts
-        threads = facts["threads"]
-        return (
-            f"{facts['engine']}, workers {facts['workers']}, threads of each {threads}"
-        )
+
+def _remaining(unit: WorkUnit, stored: Sequence[QueryRows]) -> WorkUnit | None:
+    """Return the unit with the queries that lack a row; None if there are none."""
+    missing = tuple(frozenset(unit.queries) - rows.keys() for rows in stored)
+    missing_anywhere = frozenset().union(*missing)
+    queries = tuple(query for query in unit.queries if query in missing_anywhere)
+    return replace(unit, queries=queries, missing=missing) if queries else None
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """Tuples of `size` items, the last one shorter."""
+    """Yield tuples of `size` items, the last one shorter."""
     iterator = iter(items)
     while batch := tuple(islice(iterator, size)):
         yield batch

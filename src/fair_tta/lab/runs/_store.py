@@ -1,8 +1,8 @@
 """Finished predictions in an SQLite file, so that a killed run resumes where it stopped.
 
-A batch of rows is one transaction: after a kill, a power cut or a full disk it is there as a whole
-or not at all. One process writes at a time; others may read. Of two rows with the same key the last
-counts. Every row has a checksum, because SQLite does not notice a digit that a disk has changed.
+A batch of rows is one transaction: after a kill, a power cut or a full disk either all of its rows
+are stored or none. One process writes at a time; others may read. Of two rows with the same key the
+last counts. Every row has a checksum, because SQLite does not notice a digit that a disk changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ ROWS_FILE = "rows.sqlite"
 
 
 class DamagedRowWarning(UserWarning):
-    """Rows are not as they were written; commands print warnings of our own classes as notes."""
+    """Some stored rows were changed by the disk.
+
+    A class of its own, because commands print warnings of fair-tta's classes as notes.
+    """
 
 
 class RowKey(NamedTuple):
-    """What a prediction depends on; rows with the same key hold the same prediction.
+    """Everything that a prediction depends on: rows with the same key hold the same prediction.
 
     Attributes:
         content: digest of the image file.
@@ -52,12 +55,13 @@ class RowKey(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A prediction of one method for one image, by its name in the dataset or as the user wrote it.
+    """A prediction of one method for one image.
 
     Attributes:
+        image: its name in the dataset, or as the user wrote it.
         file: see `fair_tta.lab.runs._image_files.file_signature`.
         seconds: its cost, see `fair_tta.lab.runs._worker`.
-        by: the engine that did the work.
+        by: `Engine.description` of the engine that did the work.
     """
 
     key: RowKey
@@ -68,7 +72,8 @@ class StoredRow:
     by: str = ""
 
 
-_APPLICATION, _FORMAT = b"ftta", 1  # `PRAGMA application_id` and `user_version`
+_APPLICATION = b"ftta"  # `PRAGMA application_id`
+_FORMAT = 1  # `PRAGMA user_version`
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 PRAGMA application_id = 0x{_APPLICATION.hex()};
@@ -85,7 +90,7 @@ _INSERT = f"INSERT OR REPLACE INTO rows VALUES ({', '.join('?' * 11)})"
 _FIND = (
     "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
 )
-_PATIENCE = 30.0  # seconds that a commit waits for readers
+_READER_TIMEOUT = 30.0  # seconds that a commit waits for readers
 _decoder = msgspec.json.Decoder(Prediction)
 
 
@@ -93,7 +98,7 @@ class Store:
     """Finished rows, which `restart` discards. Use it in a `with` statement.
 
     Attributes:
-        was_begun: whether there were rows when it was opened.
+        was_begun: it had rows when it was opened.
 
     Raises:
         FairTTAError: another process is writing to it, it is damaged, or it is not a file of ours.
@@ -108,12 +113,12 @@ class Store:
         self._lock = self._claim()
         try:
             if restart:
-                for ending in ("", "-journal", "-wal", "-shm"):
-                    self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+                for suffix in ("", "-journal", "-wal", "-shm"):
+                    self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
             else:
                 self._check_is_ours()
-            with self._explained():
-                self._db = _connect(self.path, _PATIENCE)
+            with self._explain_sqlite_errors():
+                self._db = _connect(self.path, _READER_TIMEOUT)
                 if not self._value("SELECT count(*) FROM sqlite_master"):
                     self._db.executescript(_SCHEMA)
                 self._db.execute(f"PRAGMA journal_mode = {_journal_mode(self.path)}")
@@ -124,24 +129,27 @@ class Store:
             raise
 
     def __iter__(self) -> Iterator[StoredRow]:
-        """All rows in the order in which they were written."""
-        with self._explained():
+        """Yield all rows in the order in which they were written."""
+        with self._explain_sqlite_errors():
             yield from self._read(self._db.execute("SELECT * FROM rows ORDER BY rowid"))
 
     def find(self, keys: Iterable[RowKey]) -> dict[RowKey, StoredRow]:
-        """The rows there are of these keys. A damaged one is reported, and is not there."""
-        with self._explained():
-            found = (self._db.execute(_FIND, key).fetchone() for key in keys)
-            return {
-                row.key: row
-                for row in self._read(one for one in found if one is not None)
-            }
+        """Return the stored rows of these keys. Damaged ones are left out, with a warning."""
+        records = []
+        with self._explain_sqlite_errors():
+            for key in keys:
+                record = self._db.execute(_FIND, key).fetchone()
+                if record is not None:
+                    records.append(record)
+            return {row.key: row for row in self._read(records)}
 
-    def content(self, file: str) -> str:
-        """The digest of an image file by its signature, empty if there is none."""
-        with self._explained():
-            found = "SELECT content FROM files WHERE file = ?"
-            return (self._value(found, file) or "") if file else ""
+    def content(self, signature: str) -> str:
+        """Return the digest of the image file with this signature; empty if it is not known."""
+        if not signature:
+            return ""
+        with self._explain_sqlite_errors():
+            query = "SELECT content FROM files WHERE file = ?"
+            return self._value(query, signature) or ""
 
     def append(self, rows: Sequence[StoredRow]) -> None:
         """Write rows in one transaction; they are on the disk when this returns."""
@@ -151,7 +159,7 @@ class Store:
             raise FairTTAError(
                 f"{str(self.path)!r} was moved or deleted during the run."
             )
-        with self._explained(), self._db:
+        with self._explain_sqlite_errors(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(_INSERT, map(_record, rows))
             files = {(row.file, row.key.content) for row in rows if row.file}
@@ -176,9 +184,11 @@ class Store:
         return self.path.with_name(f"{self.path.name}.lock")
 
     def _claim(self) -> sqlite3.Connection:
-        """Become the only writer, until the process ends. Data are safe without it: it keeps two
-        processes from computing the same rows."""
-        with self._explained():
+        """Become the only writer, until the process ends.
+
+        Rows would be safe without it, but two processes would compute the same ones.
+        """
+        with self._explain_sqlite_errors():
             lock = _connect(self._lock_path)
             try:
                 lock.execute("BEGIN EXCLUSIVE")
@@ -188,23 +198,26 @@ class Store:
             return lock
 
     def _check_is_ours(self) -> None:
-        """Nothing is written to a file of somebody else, and SQLite does not open it."""
-        header = _beginning(self.path)
-        written, application = header[60:64], header[68:72]
-        what = ""
-        if header and (header[:16], application) != (
-            b"SQLite format 3\0",
-            _APPLICATION,
-        ):
-            what = f"{str(self.path)!r} is not a file of fair-tta"
-        elif header and written != _FORMAT.to_bytes(4, "big"):
-            what = f"{str(self.path)!r} was written by another version of fair-tta"
-        if what:
-            raise FairTTAError(
-                f"{what}: choose another place (--out), or discard it (--restart)."
-            )
+        """Raise an error before SQLite opens, and may change, the file of another program."""
+        header = _read_header(self.path)
+        if not header:
+            return
+        # Offsets of the file format of SQLite.
+        format_version = header[60:64]
+        application = header[68:72]
+        if header[:16] != b"SQLite format 3\0" or application != _APPLICATION:
+            problem = "is not a file of fair-tta"
+        elif format_version != _FORMAT.to_bytes(4, "big"):
+            problem = "was written by another version of fair-tta"
+        else:
+            return
+        raise FairTTAError(
+            f"{str(self.path)!r} {problem}: choose another place (--out), or discard it "
+            "(--restart)."
+        )
 
     def _read(self, records: Iterable[tuple[Any, ...]]) -> Iterator[StoredRow]:
+        """Yield the rows of records whose checksum is right, and warn of the others."""
         damaged = 0
         for *values, checksum in records:
             try:
@@ -226,47 +239,53 @@ class Store:
             )
 
     def _value(self, query: str, *arguments: Any) -> Any:
-        found = self._db.execute(query, arguments).fetchone()
-        return found and found[0]
+        record = self._db.execute(query, arguments).fetchone()
+        return record and record[0]
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Errors of SQLite as ours, in one line."""
+    def _explain_sqlite_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite as one of ours, in one line."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
             text = str(error)
             if "locked" in text:
-                what = "is in use by another process: wait for it, or choose another place (--out)."
+                problem = (
+                    "is in use by another process: wait for it, or choose another place "
+                    "(--out)."
+                )
             elif "malformed" in text or "not a database" in text:
-                what = (
+                problem = (
                     f"is damaged ({text}): choose another place (--out), or discard it "
                     "(--restart); `sqlite3 FILE .recover` shows the rows that can be saved."
                 )
             else:
-                what = (
+                problem = (
                     f"cannot be used ({text}). Rows that are finished are on disk: solve this, and "
                     "the same command resumes from there, or choose another place (--out)."
                 )
-            raise FairTTAError(f"{str(self.path)!r} {what}") from error
+            raise FairTTAError(f"{str(self.path)!r} {problem}") from error
 
 
 def _connect(path: Path, timeout: float = 0.0) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout, isolation_level=None, check_same_thread=False)
-    db.text_factory = partial(
-        str, encoding="utf-8", errors="replace"
-    )  # the checksum notices
+    # Broken text does not raise here, as the checksum shows it.
+    db.text_factory = partial(str, encoding="utf-8", errors="replace")
     return db
 
 
 def _journal_mode(path: Path) -> str:
-    """A write-ahead log on a local disk. It needs shared memory, which network disks lack; these
-    and others without a device (containers, memory) have major number 0."""
+    """Return ``WAL``, a write-ahead log, for a local disk, else ``DELETE``.
+
+    The log needs shared memory, which network disks lack. They and other file systems without a
+    device (containers, memory) have major number 0.
+    """
     is_local = hasattr(os, "major") and os.major(os.stat(path).st_dev) != 0
     return "WAL" if is_local else "DELETE"
 
 
-def _beginning(path: Path) -> bytes:
+def _read_header(path: Path) -> bytes:
+    """Return the header of an SQLite file, which has 100 bytes; empty if there is no file."""
     try:
         with path.open("rb") as file:
             return file.read(100)

@@ -1,10 +1,10 @@
 """Rows for a unit of images, and their cost.
 
 **How time is billed**, here and nowhere else: a row costs its share of the time its method took for
-the images of the unit, and its share of making and encoding what the method looks at, all views or
-the image alone. Shared work is billed in full to every method, so a method's cost does not depend
-on which others ran with it. A method that needs the images themselves makes all that it looks at,
-and that is what it costs. Decoding is billed to nobody.
+the images of the unit, and its share of making and encoding the views that the method needs, or the
+image alone. Shared work is billed in full to every method, so a method's cost does not depend on
+which others ran with it. A method that needs the images themselves makes its own views, and that is
+what it costs. Decoding is not billed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from threading import Lock
+from typing import NamedTuple
 
 import torch
 from PIL.Image import Image
@@ -25,27 +26,31 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._batches import Decoder, Decoding
 from fair_tta.images._stored import ImageSource
 from fair_tta.lab.runs._image_files import ImageFile, read_image
-from fair_tta.lab.runs._job import Asked, Job, WorkUnit
+from fair_tta.lab.runs._job import Job, Query, WorkUnit
 from fair_tta.lab.runs._store import StoredRow
-from fair_tta.methods._base import Adapter
 from fair_tta.prediction import Prediction
 
 ImageRows = list[StoredRow] | str
-"""The rows of an image in the order of what is asked, or why it cannot be used."""
+"""The rows of an image in the order of the queries, or why it cannot be used."""
 
-_NOT_THE_IMAGE: tuple[type[Exception], ...] = (
+_NOT_THE_IMAGES_FAULT: tuple[type[Exception], ...] = (
     FairTTAError,
     MemoryError,
     torch.OutOfMemoryError,
 )
 if hasattr(torch, "AcceleratorError"):  # since torch 2.8
-    _NOT_THE_IMAGE += (torch.AcceleratorError,)
+    _NOT_THE_IMAGES_FAULT += (torch.AcceleratorError,)
 
 
 LoadedImage = ImageFile[Image]
 _Upcoming = deque[Decoding[LoadedImage]]
-_Encoded = tuple[Tensor, float]
-"""Unit features ``[views, dim]`` of an image, and the seconds that they took."""
+
+
+class EncodedImage(NamedTuple):
+    """Unit features ``[views, dim]`` of an image, and the seconds that they took."""
+
+    features: Tensor
+    seconds: float
 
 
 class Worker:
@@ -56,137 +61,163 @@ class Worker:
         self._classifiers: dict[int, FairTPTClassifier] = {}  # by question
         self._cache = Cache()  # of all questions together
         self._decoder = Decoder()
-        self._lock = (
-            Lock()
-        )  # of classifiers: a unit may begin while another is processed
+        # Guards the classifiers: a unit may begin while another is processed.
+        self._lock = Lock()
 
     def close(self) -> None:
-        """End the threads; what they have not begun to decode is left."""
+        """End the threads. Images that they have not begun are not decoded."""
         self._decoder.close()
 
     def begin(self, unit: WorkUnit) -> Callable[[], list[ImageRows]]:
-        """Decode in threads while another unit is processed: this holds the images in memory.
+        """Start decoding a unit, and return the function that processes it.
 
-        What is returned processes the unit: for each image the rows, or why there are none. An
-        image that the model's own code fails on is left out alone. What fails with each of several
-        images, or for want of memory, is not the fault of an image and is raised.
+        Images are decoded in threads while another unit is processed, and stay in memory until
+        then. The function returns the rows of each image, or why there are none. An image on which
+        the model's own code fails is left out alone. A failure on each of several images, or for
+        want of memory, is not the fault of an image and is raised.
         """
-        is_new = all(some == frozenset(unit.asked) for some in unit.missing or ())
-        upcoming = self._submit(unit) if is_new else None
+        upcoming = None
+        if not unit.missing or all(
+            missing == frozenset(unit.queries) for missing in unit.missing
+        ):
+            upcoming = self._submit(unit)
         return lambda: self._finish(unit, upcoming)
 
     def _submit(self, unit: WorkUnit) -> _Upcoming:
-        return submit_sources(
-            self._decoder, self._classifier(unit.asked[0][0], unit.seed), unit.images
-        )
+        return submit_sources(self._decoder, self._first_classifier(unit), unit.images)
 
     def _finish(self, unit: WorkUnit, upcoming: _Upcoming | None) -> list[ImageRows]:
         """Process a unit, all images together unless they are large."""
         problems: dict[int, str] = {}
-        asked = set(unit.asked)
-        if upcoming is None:
-            asked = self._wanted(unit, problems)
-            upcoming = self._submit(unit) if asked else deque()
+        queries = set(unit.queries)
+        if upcoming is None:  # some rows are stored
+            queries = self._queries_to_compute(unit, problems)
+            upcoming = self._submit(unit) if queries else deque()
         rows: list[list[StoredRow]] = [[] for _ in unit.images]
-        for loaded in loaded_portions(self._decoder, upcoming, count(), problems):
-            self._process(unit, asked, loaded, problems, rows)
-        return [problems.get(place) or made for place, made in enumerate(rows)]
+        for loaded in loaded_batches(self._decoder, upcoming, count(), problems):
+            self._process(unit, queries, loaded, problems, rows)
+        return [problems.get(i) or image_rows for i, image_rows in enumerate(rows)]
 
-    def _wanted(self, unit: WorkUnit, problems: dict[int, str]) -> set[Asked]:
-        """What is missing for images that can be read; if it is nothing, no other is read."""
-        clf = self._classifier(unit.asked[0][0], unit.seed)
-        wanted: set[Asked] = set()
-        for place, missing in enumerate(unit.missing or ()):
+    def _queries_to_compute(
+        self, unit: WorkUnit, problems: dict[int, str]
+    ) -> set[Query]:
+        """Return the queries without a row for some readable image.
+
+        Images are read only as far as that takes.
+        """
+        clf = self._first_classifier(unit)
+        queries: set[Query] = set()
+        for position, missing in enumerate(unit.missing or ()):
+            if missing <= queries:
+                continue
             try:
-                if not missing <= wanted:
-                    load_source(clf, unit.images[place])
-                    wanted |= missing
+                load_source(clf, unit.images[position])
+                queries |= missing
             except ImageError as error:
-                problems[place] = str(error)
-        return wanted
+                problems[position] = str(error)
+        return queries
 
     def _process(
         self,
         unit: WorkUnit,
-        asked: set[Asked],
+        queries: set[Query],
         loaded: dict[int, LoadedImage],
         problems: dict[int, str],
         rows: list[list[StoredRow]],
     ) -> None:
-        """Add to rows and problems those of images that are loaded."""
-        clf = self._classifier(unit.asked[0][0], unit.seed)
-        looks = {_looks(self._job.adapters[adapter]) for _, adapter in asked}
-        encoded = {views: self._encode(clf, loaded, views, problems) for views in looks}
-        usable = {place: one for place, one in loaded.items() if place not in problems}
-        for question, adapter in (one for one in unit.asked if one in asked and usable):
-            of = encoded[_looks(self._job.adapters[adapter])]
-            made = self._predict(unit, (question, adapter), usable, of)
-            for place, row in zip(usable, made, strict=True):
-                rows[place].append(row)
-        clf._vision.forget()  # nobody asks for these images again
+        """Answer the queries for loaded images, and add to their rows and problems."""
+        clf = self._first_classifier(unit)
+        # Features are shared by the methods that need views, and by those that do not.
+        encoded = {}
+        for with_views in sorted(
+            {self._needs_view_features(query) for query in queries}
+        ):
+            encoded[with_views] = self._encode(clf, loaded, with_views, problems)
+        usable = {
+            position: image
+            for position, image in loaded.items()
+            if position not in problems
+        }
+        if usable:
+            for query in unit.queries:
+                if query in queries:
+                    features = encoded[self._needs_view_features(query)]
+                    answered = self._predict(unit, query, usable, features)
+                    for position, row in zip(usable, answered, strict=True):
+                        rows[position].append(row)
+        clf._vision.forget()  # these images do not come again
 
     def _predict(
         self,
         unit: WorkUnit,
-        asked: Asked,
+        query: Query,
         usable: dict[int, LoadedImage],
-        encoded: dict[int, _Encoded],
+        encoded: dict[int, EncodedImage],
     ) -> list[StoredRow]:
-        question, place = asked
-        adapter = self._job.adapters[place]
-        clf = self._classifier(question, unit.seed).with_adapter(adapter)
-        is_own, images = adapter.needs.pixels, [one.data for one in usable.values()]
+        """Return the row of each usable image for one query."""
+        adapter = self._job.adapters[query.adapter]
+        clf = self._classifier(query.question, unit.seed).with_adapter(adapter)
+        images = [image.data for image in usable.values()]
+        needs_pixels = adapter.needs.pixels
         if adapter.needs.other_images:
-            clf._batch_size = len(
-                images
-            )  # the unit is the batch, as it is for `predict`
-        if is_own:
-            clf._vision.forget()  # or it would cost less after others that look at the same
+            clf._batch_size = len(images)  # the unit is the batch, as in `predict`
+        if needs_pixels:
+            # Views left over from another method would make this one look cheaper.
+            clf._vision.forget()
         start = time.perf_counter()
-        if is_own:
+        if needs_pixels:
             predictions: Sequence[Prediction] = clf.predict(images)
         else:
-            features = torch.stack([encoded[i][0] for i in usable])
+            features = torch.stack([encoded[position].features for position in usable])
             predictions = clf._predict_encoded(features, images)
-        own = (time.perf_counter() - start) / len(usable)
-        return [
-            StoredRow(
-                self._job.key(unit, asked, i, one.content),
-                unit.images[i].name,
-                one.signature,
-                prediction,
-                own if is_own else own + encoded[i][1],
-            )
-            for (i, one), prediction in zip(usable.items(), predictions, strict=True)
-        ]
+        seconds_per_image = (time.perf_counter() - start) / len(usable)
+
+        rows = []
+        for position, prediction in zip(usable, predictions, strict=True):
+            image = usable[position]
+            seconds = seconds_per_image
+            if not needs_pixels:
+                seconds += encoded[position].seconds
+            key = self._job.key(unit, query, position, image.content)
+            name = unit.images[position].name
+            rows.append(StoredRow(key, name, image.signature, prediction, seconds))
+        return rows
 
     def _encode(
         self,
         clf: FairTPTClassifier,
         loaded: dict[int, LoadedImage],
-        views: bool,
+        with_views: bool,
         problems: dict[int, str],
-    ) -> dict[int, _Encoded]:
-        """Features of the images; those that the model cannot use become problems."""
+    ) -> dict[int, EncodedImage]:
+        """Return the features of loaded images by position, and their cost."""
 
-        def encode(some: Sequence[int]) -> list[_Encoded]:
+        def encode(positions: Sequence[int]) -> list[EncodedImage]:
             start = time.perf_counter()
-            features = clf.encode([loaded[i].data for i in some], with_views=views)
-            _ = features.sum().item()  # an accelerator is done when it answers
-            seconds = (time.perf_counter() - start) / max(1, len(some))
-            return [(one, seconds) for one in features]
+            images = [loaded[position].data for position in positions]
+            features = clf.encode(images, with_views=with_views)
+            _ = features.sum().item()  # waits until an accelerator is done
+            seconds = (time.perf_counter() - start) / max(1, len(positions))
+            return [EncodedImage(of_image, seconds) for of_image in features]
 
         return encode_each(loaded, encode, problems)
+
+    def _needs_view_features(self, query: Query) -> bool:
+        """Return whether the worker makes the features of all views for a method."""
+        needs = self._job.adapters[query.adapter].needs
+        return needs.views and not needs.pixels
+
+    def _first_classifier(self, unit: WorkUnit) -> FairTPTClassifier:
+        """Return a classifier to load and encode images, which do not depend on the question."""
+        return self._classifier(unit.queries[0].question, unit.seed)
 
     def _classifier(self, question: int, seed: int) -> FairTPTClassifier:
         with self._lock:
             clf = self._classifiers.get(question)
             if clf is None:
                 clf = self._job.classifier(question, self._cache)
-                _ = (
-                    clf._task.target_features,
-                    clf._task.sensitive_features,
-                )  # before any clock runs
+                # Text features are computed before any clock runs.
+                _ = clf._task.target_features, clf._task.sensitive_features
             if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[question] = clf
@@ -195,48 +226,56 @@ class Worker:
 
 def encode_each(
     loaded: Mapping[int, LoadedImage],
-    encode: Callable[[Sequence[int]], list[_Encoded]],
+    encode: Callable[[Sequence[int]], list[EncodedImage]],
     problems: dict[int, str],
-) -> dict[int, _Encoded]:
-    """Features of images at these places; those that the model cannot use become problems."""
-    places = list(loaded)
-    found, failed = {}, {}
+) -> dict[int, EncodedImage]:
+    """Return features by position; images that the model cannot use become problems.
+
+    Args:
+        encode: positions to the features of these images, in their order.
+    """
+    positions = list(loaded)
+    encoded: dict[int, EncodedImage] = {}
+    failures: dict[int, str] = {}
     try:
-        found = dict(zip(places, encode(places), strict=True))
-    except _NOT_THE_IMAGE:
+        encoded = dict(zip(positions, encode(positions), strict=True))
+    except _NOT_THE_IMAGES_FAULT:
         raise
-    except Exception:  # an image of odd shape makes a model's own code fail
-        for place in places:
+    except Exception:
+        # An image of odd shape may make the model's own code fail: try each one alone.
+        for position in positions:
             try:
-                (found[place],) = encode([place])
-            except _NOT_THE_IMAGE:
+                (encoded[position],) = encode([position])
+            except _NOT_THE_IMAGES_FAULT:
                 raise
             except Exception as error:
-                failed[place] = f"{type(error).__name__}: {error}"
-        if len(failed) == len(places) > 1:
-            raise  # not the images but the program
-    finite = {p: bool(features.isfinite().all()) for p, (features, _) in found.items()}
-    if any(finite.values()):  # else the classifier raises
-        failed |= {
-            p: "its features are not finite" for p, good in finite.items() if not good
-        }
-    for place, why in failed.items():
-        size = "{} x {}".format(*loaded[place].data.size)
-        problems[place] = f"the model cannot use this image of {size} pixels ({why})"
-    return found
+                failures[position] = f"{type(error).__name__}: {error}"
+        if len(failures) == len(positions) > 1:
+            raise  # the fault is the program's
 
-
-def _looks(adapter: Adapter) -> bool:
-    """Whether features of all views are to be made for a method."""
-    return adapter.needs.views and not adapter.needs.pixels
+    not_finite = [
+        position
+        for position, image in encoded.items()
+        if not image.features.isfinite().all()
+    ]
+    if len(not_finite) < len(encoded):  # otherwise the classifier raises an error
+        for position in not_finite:
+            failures[position] = "its features are not finite"
+    for position, reason in failures.items():
+        width, height = loaded[position].data.size
+        problems[position] = (
+            f"the model cannot use this image of {width} x {height} pixels ({reason})"
+        )
+    return encoded
 
 
 def start_worker(
     job: Job, threads: int
 ) -> Callable[[WorkUnit], Callable[[], list[ImageRows]]]:
-    """Return `Worker.begin` in another process; with so many threads of torch.
+    """Return `Worker.begin` in another process, with this number of torch threads.
 
-    What keeps it from starting is raised when it is asked to work: raised before, it would be lost.
+    An error that keeps it from starting is raised when its first unit begins: raised before, it
+    would be lost.
     """
     try:
         torch.set_num_threads(threads)
@@ -256,38 +295,44 @@ def start_worker(
 def submit_sources(
     decoder: Decoder, clf: FairTPTClassifier, images: Iterable[ImageSource]
 ) -> _Upcoming:
-    """Begin to load images, as there is room."""
+    """Begin to load images, as far as the decoder has room."""
     return deque(
         decoder.submit(
-            images, lambda one: load_source(clf, one), lambda one: one.source
+            images, lambda image: load_source(clf, image), lambda image: image.source
         )
     )
 
 
-def loaded_portions(
+def loaded_batches(
     decoder: Decoder,
     upcoming: _Upcoming,
-    places: Iterator[int],
+    positions: Iterator[int],
     problems: dict[int, str],
 ) -> Iterator[dict[int, LoadedImage]]:
-    """Images by their places, all together unless they are large; what cannot be used becomes a
-    problem. They are let go when the next are asked for."""
+    """Yield images by position, all together unless they are large.
+
+    Images that cannot be used become problems. A batch is emptied when the next is requested.
+    """
     while upcoming:
-        with decoder.take_batch(upcoming) as some:
+        with decoder.take_batch(upcoming) as decodings:
             loaded: dict[int, LoadedImage] = {}
-            for one in some:
-                place = next(places)
+            for decoding in decodings:
+                position = next(positions)
                 try:
-                    loaded[place] = one.result()
+                    loaded[position] = decoding.result()
                 except ImageError as error:
-                    problems[place] = str(error)
+                    problems[position] = str(error)
             if loaded:
                 yield loaded
             loaded.clear()
 
 
 def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
-    """Read an image once, for its content and its pixels; `ImageError` if it cannot be used."""
+    """Read an image once, for its content and its pixels.
+
+    Raises:
+        ImageError: it cannot be used.
+    """
     try:
         file = read_image(image)
         return LoadedImage(clf._vision.load(file.data), file.content, file.signature)
