@@ -122,7 +122,7 @@ def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdi
     is_above_chance = False
     for run in document.runs:
         if run.name == comparison.run:
-            lowest = run.metrics.balanced_accuracy.low
+            lowest = run.metrics.by_name()["balanced_accuracy"].low
             is_above_chance = lowest is not None and lowest > chance
 
     small_groups = images_of_small_groups(document)

@@ -21,15 +21,9 @@ from fair_tta.errors import (
     UnknownAnswerWarning,
     check_number,
 )
-from fair_tta.metrics._answer_table import (
-    NO_CLASS,
-    AnswerTable,
-    check_clusters,
-    check_lookalikes,
-    read_answer_table,
-    read_column,
-    unique_names,
-)
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import check_lookalikes, read_column, unique_names
 from fair_tta.metrics._estimates import (
     SMALL_GROUP,
     GroupBy,
@@ -43,7 +37,8 @@ from fair_tta.metrics._types import Column, Sensitive, Values
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval, read_interval
 from fair_tta.prediction import Predictions
 
-# Different answers that are no class, named in a document, which has a constant size.
+# A document has a constant size: of more different answers that are no class the rarest are left
+# out
 _MAX_UNKNOWN_ANSWERS = 20
 
 
@@ -72,21 +67,21 @@ def audit(
             Those that are none of the classes count as wrong, are counted in the document and
             warned about; it is an error if all are.
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
-        name: what to call the run; if None the method of `Predictions`, or "predictions".
+        name: of the run; if None the method of `Predictions`, or "predictions".
         targets: all classes, if some may not occur; if None those of `Predictions`, or the labels
             in `y_true`.
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
-        scores: what the run reports besides its answers: `Scores`; if None those of `Predictions`.
-        seconds: how long the run took.
+        scores: numbers that the run reports besides its answers; if None those of `Predictions`.
+        seconds: the time that the run took.
         harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
             they are is reported by group, see `fair_tta.metrics.harm_rate`.
         clusters: the person or source of each image, if several images come from one; intervals
             allow for that. Without a value (None, NaN or "") an image is a cluster of its own.
         digests: of the content of each image, such as that of its file. Rows with equal ones are
             the same image, and so in one cluster; the audit states how many images differ.
-        interval: how intervals are made.
-        adapter: the method, to be written down.
-        provenance: what else to write down, see `fair_tta._identity`.
+        interval: settings of the intervals.
+        adapter: the method, for the document.
+        provenance: other entries for the document, see `fair_tta._identity`.
 
     Example:
         >>> y_true = ["cat", "dog"] * 100
@@ -105,7 +100,7 @@ def audit(
         )
     truth = read_column("y_true", y_true)
 
-    # `Predictions` know their method, their classes and their scores.
+    # `Predictions` know their method, their classes and their scores
     if isinstance(y_pred, Predictions):
         _check_complete(y_pred)
         if scores is None:
@@ -118,7 +113,7 @@ def audit(
             targets = y_pred._targets
         y_pred = y_pred.labels
 
-    # One table of numbers; from here on, names of classes and values are text.
+    # One table of numbers; from here on, names of classes and values are text
     answers, targets, no_class = _mark_unknown_answers(
         truth, read_column("y_pred", y_pred), targets
     )
@@ -131,15 +126,16 @@ def audit(
     table = replace(
         table,
         targets=tuple(str(target) for target in table.targets),
-        values={**attributes},
+        values=dict(attributes),
         scores=((scores or Scores())._checked(n),),
     )
-    data_hash = _data_hash(table)  # the same with and without `digests`
+    # Hashed without `digests`, so that runs with and without them can be compared
+    data_hash = _data_hash(table)
     if digests is None:
         check_clusters(table.clusters)
     else:
-        # With digests, too few different images mean figures without intervals, no error: the
-        # caller has classified them already.
+        # The caller has classified the images already: too few different ones are no error here,
+        # but give figures without intervals
         table = table.with_contents(digests)
 
     classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
@@ -147,11 +143,14 @@ def audit(
     warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     for sentence in _single_group_warnings(table):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
+    method = None
+    if adapter is not None:
+        method = doc.AdapterFields(**describe_adapter(adapter))
     run = figures_of_run(
         table,
         bootstrap,
         name="predictions" if name is None else name,
-        adapter=_describe_method(adapter),
+        adapter=method,
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=harm_sets,
         no_class=no_class,
@@ -191,11 +190,6 @@ def audit(
 
 def _is_duration(seconds: float) -> bool:
     return 0 <= seconds < float("inf")
-
-
-def _describe_method(adapter: Any) -> doc.AdapterFields | None:
-    """Return the method as it is written down, None if it is not known."""
-    return None if adapter is None else doc.AdapterFields(**describe_adapter(adapter))
 
 
 def _check_complete(predictions: Predictions) -> None:

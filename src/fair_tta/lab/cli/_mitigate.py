@@ -80,7 +80,7 @@ def mitigate_command(
         # A wrong label file is refused before PyTorch is imported
         values, asked = labels_from_options(images, label_file, prompts, encoder, out)
 
-        from fair_tta.auditing._mitigate import candidates, choose_method, conclusion
+        from fair_tta.auditing._mitigate import candidates, conclusion, make_mitigation
         from fair_tta.lab._folder import REPORT_FILE, FolderRun
         from fair_tta.lab._folder_options import FolderAuditOptions
         from fair_tta.lab._terminal import print_text, progress_bars
@@ -120,7 +120,14 @@ def mitigate_command(
                 fitting=bars("images to fit on"),
             )
             result = FolderRun(classifier, candidates(), values, out, options).audit()
-        mitigation = choose_method(classifier, result.audit, result.adapters)
+        concluded = result.audit.document.provenance["mitigation"]
+        mitigation = make_mitigation(
+            classifier,
+            result.audit,
+            result.adapters,
+            concluded["chosen"],
+            concluded["reason"],
+        )
         if mitigation.adapter is None:
             file.unlink(missing_ok=True)  # of an earlier run
         else:
