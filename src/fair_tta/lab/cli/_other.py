@@ -118,7 +118,7 @@ def demo_command(
 
     Every run gives the same figures, except for the cost.
     """
-    from fair_tta.lab._terminal import print_table, print_text, progress_bars
+    from fair_tta.lab._terminal import print_rich_table, print_text, progress_bars
 
     with errors_as_exit_codes(context), progress_bars(None) as bars:
         _check_file(out)
@@ -161,7 +161,7 @@ def demo_command(
         table = demo.demo_table([*audits.items(), *view_audits.items()])
         page = demo.demo_page(episodes, audits, view_audits, table)
         write_atomically(out, page.encode())
-        print_table(demo.terminal_table(table))
+        print_rich_table(demo.terminal_table(table))
         print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         print_text(f"The report is in {out}: open it in a browser.")

@@ -102,7 +102,7 @@ def print_table_rows(
     from rich.table import Column, Table
     from rich.text import Text
 
-    from fair_tta.lab._terminal import print_table
+    from fair_tta.lab._terminal import print_rich_table
 
     widths = [len(printable(target)) for target in targets]
     label_width = min(_MAX_LABEL_WIDTH, max(len(_UNREADABLE), *widths))
@@ -145,7 +145,7 @@ def print_table_rows(
             cells.append(_entropy_cell(result, attributes))
         cells.append("changed" if result.flipped else "")
         table.add_row(*[Text(cell) for cell in cells])
-    print_table(table)
+    print_rich_table(table)
 
 
 def _entropy_cell(prediction: Prediction, attributes: Names) -> str:
