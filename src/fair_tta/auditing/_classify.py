@@ -21,7 +21,7 @@ from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
-from fair_tta.metrics._answer_table import ONE_ATTRIBUTE, read_column, read_sensitive
+from fair_tta.metrics._columns import DEFAULT_ATTRIBUTE, read_column, read_sensitive
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Column, Sensitive
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
@@ -54,10 +54,10 @@ def audit_classifier(
         _check_image_count(len(images), truth)
     known_values = classifier.sensitive
     columns = read_sensitive(sensitive, len(truth))
-    if list(columns) == [ONE_ATTRIBUTE] and len(known_values) == 1:
+    if list(columns) == [DEFAULT_ATTRIBUTE] and len(known_values) == 1:
         # Values without an attribute's name belong to the classifier's only attribute
         (attribute,) = known_values
-        columns = {attribute: columns[ONE_ATTRIBUTE]}
+        columns = {attribute: columns[DEFAULT_ATTRIBUTE]}
 
     # Only predicting is timed: the cost of a run is that of its method
     start = perf_counter()

@@ -17,7 +17,8 @@ from fair_tta.auditing._run import (
     figures_of_run,
 )
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import AnswerTable, join_clusters, same_clusters
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._clusters import join_clusters, same_clusters
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
 
 

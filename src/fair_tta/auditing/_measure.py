@@ -21,15 +21,9 @@ from fair_tta.errors import (
     UnknownAnswerWarning,
     check_number,
 )
-from fair_tta.metrics._answer_table import (
-    NO_CLASS,
-    AnswerTable,
-    check_clusters,
-    check_lookalikes,
-    read_answer_table,
-    read_column,
-    unique_names,
-)
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import check_lookalikes, read_column, unique_names
 from fair_tta.metrics._estimates import (
     SMALL_GROUP,
     GroupBy,

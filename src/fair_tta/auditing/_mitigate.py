@@ -24,7 +24,8 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import check_clusters, read_answer_table
+from fair_tta.metrics._answer_table import read_answer_table
+from fair_tta.metrics._clusters import check_clusters
 from fair_tta.metrics._types import Column, Sensitive
 
 DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")

@@ -15,6 +15,11 @@ from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
 from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable
+from fair_tta.metrics._custom_metrics import (
+    calibration_error,
+    mean_score,
+    mean_score_change,
+)
 from fair_tta.metrics._estimates import Estimate, GroupBy, direction, group_label
 from fair_tta.metrics._groups import (
     gaps_of_classes,
@@ -23,11 +28,6 @@ from fair_tta.metrics._groups import (
     share_estimate,
 )
 from fair_tta.metrics._perceived import pseudo_odds
-from fair_tta.metrics._score_figures import (
-    calibration_error,
-    mean_score,
-    mean_score_change,
-)
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals import _closed_forms as _intervals
@@ -303,7 +303,7 @@ def _gaps_of_classes(
 ) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
     counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
-    gaps_by_class = gaps_of_classes(table, 0, bootstrap)
+    gaps_by_class = gaps_of_classes(table, 0, bootstrap.level)
     for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):
         if target == NO_CLASS:
             continue

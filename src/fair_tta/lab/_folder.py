@@ -49,7 +49,7 @@ from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._store import ROWS_FILE, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._answer_table import check_clusters, read_clusters
+from fair_tta.metrics._clusters import check_clusters, read_clusters
 from fair_tta.metrics._scores import AnswerTableBuilder
 
 AUDIT_FILE = "audit.json"

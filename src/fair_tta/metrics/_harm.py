@@ -9,11 +9,9 @@ import numpy as np
 
 from fair_tta._spelling import canonical_spelling
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
-from fair_tta.metrics._answer_table import (
-    check_clusters,
-    read_answer_table,
-    read_column,
-)
+from fair_tta.metrics._answer_table import read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import read_column
 from fair_tta.metrics._estimates import (
     Estimate,
     GroupBy,

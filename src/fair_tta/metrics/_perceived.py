@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import read_clusters
-from fair_tta.metrics._calibration import check_probabilities, read_array
+from fair_tta.metrics._arrays import read_array, read_probabilities
+from fair_tta.metrics._clusters import read_clusters
 from fair_tta.metrics._estimates import Estimate, undefined_estimate
 from fair_tta.metrics._rates import ratio
 from fair_tta.metrics._types import Column, Floats, Ints
@@ -78,7 +78,7 @@ def r_squared(logits: Any, sensitive: Any) -> float:
         >>> round(r_squared([[0, 2], [0, 0], [0, 1]], [[1, 0], [0, 1], [0.5, 0.5]]), 3)
         1.0
     """
-    w, u = check_probabilities("sensitive", sensitive), read_array("logits", logits, 2)
+    w, u = read_probabilities("sensitive", sensitive), read_array("logits", logits, 2)
     if len(u) != len(w) or not np.isfinite(u).all():
         raise FairTTAError(
             f"`logits` should be finite numbers [images, classes] of {len(w)} images.",
@@ -125,8 +125,8 @@ def _read(
 ) -> tuple[list[Ints], Floats, Floats]:
     """Checked answers of each run, q and w."""
     q, w = (
-        check_probabilities("target", target),
-        check_probabilities("sensitive", sensitive),
+        read_probabilities("target", target),
+        read_probabilities("sensitive", sensitive),
     )
     if not len(q) or len(q) != len(w):
         raise FairTTAError(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import check_length
-from fair_tta.metrics._calibration import (
-    check_probabilities,
-    check_unit,
+from fair_tta.metrics._arrays import (
     normalised_entropies,
     read_array,
+    read_probabilities,
+    read_unit_scores,
 )
+from fair_tta.metrics._columns import check_length
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -67,7 +67,7 @@ class Scores:
 
         The confidence is that of the most probable target.
         """
-        p = check_probabilities("probabilities", probabilities)
+        p = read_probabilities("probabilities", probabilities)
         if not isinstance(sensitive or {}, Mapping):
             kind = type(sensitive).__name__
             raise FairTTAError(
@@ -89,7 +89,7 @@ class Scores:
                 steps = read_array(name, values, 1, length)
                 checked[name] = steps if np.isfinite(steps).any() else None
             else:
-                checked[name] = check_unit(name, values, length)
+                checked[name] = read_unit_scores(name, values, length)
 
         for name in _BY_NAME:
             columns = getattr(self, name) or {}
@@ -98,13 +98,17 @@ class Scores:
                     f"`{name}` should be {{name: numbers}} (got {type(columns).__name__}).",
                     argument=name,
                 )
-            check = check_probabilities if name == "sensitive_zero_shot" else check_unit
+            check = (
+                read_probabilities
+                if name == "sensitive_zero_shot"
+                else read_unit_scores
+            )
             checked[name] = {
                 str(key): check(f"{name}[{key!r}]", column, length)
                 for key, column in columns.items()
             }
         if checked["zero_shot"]:
-            check_probabilities(
+            read_probabilities(
                 "zero_shot", np.stack([*checked["zero_shot"].values()], 1)
             )
 

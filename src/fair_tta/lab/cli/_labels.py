@@ -136,11 +136,11 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
 def print_and_exit(result: FolderAudit) -> None:
     """Print an audit, and raise the exit of its failed thresholds or of rows left out."""
     from fair_tta.lab.cli._tables import print_audit
-    from fair_tta.lab.report._sentences import of_thresholds
+    from fair_tta.lab.report._legends import threshold_sentences
 
     print_audit(result)
     document = result.audit.document
-    for sentence in of_thresholds(document):
+    for sentence in threshold_sentences(document):
         log(sentence)
     if any(threshold.outcome == "failed" for threshold in document.thresholds):
         raise typer.Exit(EXIT_THRESHOLD_FAILED)

@@ -54,7 +54,8 @@ def _list_if_asked(methods: str | list[str] | None) -> str | list[str] | None:
 def print_methods() -> None:
     """Print what each method does, what it needs, and its settings with defaults."""
     from fair_tta.lab._terminal import print_text
-    from fair_tta.methods._registry import ADAPTERS, describe_settings
+    from fair_tta.methods._registry import ADAPTERS
+    from fair_tta.methods._settings import describe_settings
 
     print_text(_HOW_TO_WRITE)
     for name, method in ADAPTERS.items():

@@ -106,7 +106,7 @@ def demo_command(
 
     The same numbers come out each time, but for the cost.
     """
-    from fair_tta.lab._terminal import print_table, print_text, progress_bars
+    from fair_tta.lab._terminal import print_rich_table, print_text, progress_bars
 
     with errors_as_exit_codes(context), progress_bars(None) as bars:
         _check_file(out)
@@ -143,7 +143,7 @@ def demo_command(
         write_atomically(
             out, demo.demo_page(episodes, audits, with_views, table).encode()
         )
-        print_table(demo.terminal_table(table))
+        print_rich_table(demo.terminal_table(table))
         print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
         print_text(f"The report is in {out}: open it in a browser.")

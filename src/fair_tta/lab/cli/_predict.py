@@ -99,7 +99,7 @@ def print_table(
     from rich.table import Column, Table
     from rich.text import Text
 
-    from fair_tta.lab._terminal import print_table
+    from fair_tta.lab._terminal import print_rich_table
 
     longest = max(len(UNREADABLE), *(len(printable(target)) for target in targets))
     answer_width = min(_ANSWER_WIDTH, longest)
@@ -138,7 +138,7 @@ def print_table(
             cells.append(_entropy_cell(answer, attributes))
         cells.append("changed" if answer.flipped else "")
         table.add_row(*[Text(cell) for cell in cells])
-    print_table(table)
+    print_rich_table(table)
 
 
 def _entropy_cell(answer: Prediction, attributes: NameSequence) -> str:
