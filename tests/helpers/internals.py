@@ -60,7 +60,6 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
-from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
@@ -77,7 +76,6 @@ from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind

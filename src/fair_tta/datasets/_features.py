@@ -125,7 +125,7 @@ def is_feature_file(path: str | os.PathLike[str]) -> bool:
 
 
 class _StoredArrays(NamedTuple):
-    """What a file holds under its names, and which rows have a vector (all if None)."""
+    """Arrays and lists of a file by name, and which rows have a vector (all if None)."""
 
     arrays: dict[str, Any]
     has_vector: npt.NDArray[np.bool_] | None = None

@@ -97,7 +97,7 @@ def read_folder(
 
 @dataclass(frozen=True)
 class Labels:
-    """Where images and labels are, and what the columns mean.
+    """The places of images and labels, and the meanings of the columns.
 
     The file may be CSV (UTF-8 with or without a mark, UTF-16 or Windows-1252, separated by commas,
     semicolons, tabs or bars), JSON lines, Excel (its first sheet) or parquet; other columns are

@@ -12,11 +12,14 @@ from enum import Enum
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from fair_tta._io import printable
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError, FairTTAError
+
+Split: TypeAlias = Literal["train", "validation", "test", "all"]
+"""The part of a dataset that is read."""
 
 T = TypeVar("T")
 
@@ -105,33 +108,31 @@ class Problems:
     @property
     def rows(self) -> int:
         """Number of rows left out; some only repeat an image that is counted."""
-        return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
+        return sum(n for cause, n in self.counts.items() if not cause.is_of_file)
 
     @property
     def lost(self) -> int:
         """Number of rows or files that gave no record."""
-        return sum(n for kind, n in self.counts.items() if not kind.is_note)
+        return sum(n for cause, n in self.counts.items() if not cause.is_note)
 
     def add(self, problem: Problem) -> Problems:
         """Return these problems and one more."""
-        kind = problem.kind
-        examples = self.examples.get(kind, ())
-        if len(examples) < KEPT_EXAMPLES:
+        count = self.counts.get(problem.kind, 0)
+        examples = self.examples.get(problem.kind, ())
+        if count < KEPT_EXAMPLES:
             examples = (*examples, printable(problem.detail))
         return Problems(
-            {**self.counts, kind: self.counts.get(kind, 0) + 1},
-            {**self.examples, kind: examples},
+            {**self.counts, problem.kind: count + 1},
+            {**self.examples, problem.kind: examples},
         )
 
     def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
         """Return ``{kind: {"count": n, "examples": [...]}}``; no examples unless `named`."""
-        return {
-            kind.value: {
-                "count": n,
-                "examples": list(self.examples[kind]) if named else [],
-            }
-            for kind, n in self.counts.items()
-        }
+        document: dict[str, dict[str, object]] = {}
+        for cause, count in self.counts.items():
+            examples = list(self.examples[cause]) if named else []
+            document[cause.value] = {"count": count, "examples": examples}
+        return document
 
     def headline(self) -> str:
         """Return how many rows were left out, and how many of them cost nothing."""
@@ -146,23 +147,14 @@ class Problems:
     def lines(self) -> list[str]:
         """Return one line for each kind."""
         lines = []
-        for kind, count in self.counts.items():
-            examples = "; ".join(self.examples[kind][:SHOWN_EXAMPLES])
-            more = "; ..." if count > SHOWN_EXAMPLES else ""
-            lines.append(f"{count} x {kind.value}: {examples}{more}")
+        for cause, count in self.counts.items():
+            examples = "; ".join(self.examples[cause][:SHOWN_EXAMPLES])
+            ellipsis = "; ..." if count > SHOWN_EXAMPLES else ""
+            lines.append(f"{count} x {cause.value}: {examples}{ellipsis}")
         return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
-
-
-class Split(Enum):
-    """The part of a dataset that is read."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,14 +278,13 @@ def resolve_repeats(
         resolved.append(problem or record)
 
     for image, indices in usable_rows.items():
+        cause = ProblemKind.CONFLICT
+        rejected = indices
         if len(groups[image]) == 1:
-            kind = ProblemKind.DUPLICATE
+            cause = ProblemKind.DUPLICATE
             rejected = indices[1:]
-        else:
-            kind = ProblemKind.CONFLICT
-            rejected = indices
         for index in rejected:
-            resolved[index] = Problem(kind, resolved[index].key)
+            resolved[index] = Problem(cause, resolved[index].key)
     return resolved
 
 

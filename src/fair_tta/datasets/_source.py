@@ -76,11 +76,11 @@ class Source:
         """Open the label file that `find` returns; `to_csv` converts a .txt file."""
         path = self.find(root, folders, names)
         if path is None:
+            content = "it is empty"
             entries = sorted(entry.name for entry in root.iterdir())
-            more = ", ..." if len(entries) > 5 else ""
-            content = (
-                f"it has {', '.join(entries[:5])}{more}" if entries else "it is empty"
-            )
+            if entries:
+                ellipsis = ", ..." if len(entries) > 5 else ""
+                content = f"it has {', '.join(entries[:5])}{ellipsis}"
             raise self.error(f"{str(root)!r} has no {' or '.join(names)} ({content}).")
         try:
             return LabelTable(path, columns, to_csv if path.suffix == ".txt" else str)
@@ -135,8 +135,10 @@ def record_of_task(
 
 def value_problem(key: str, attribute: str, value: str) -> Problem:
     """Return the problem of an image with an unknown or an empty value."""
-    kind = ProblemKind.UNKNOWN_VALUE if value else ProblemKind.MISSING_VALUE
-    return Problem(kind, f"{key} ({attribute} {value!r})")
+    detail = f"{key} ({attribute} {value!r})"
+    if value:
+        return Problem(ProblemKind.UNKNOWN_VALUE, detail)
+    return Problem(ProblemKind.MISSING_VALUE, detail)
 
 
 def _with_image(row: Record | Problem) -> Record | Problem:
