@@ -135,10 +135,11 @@ def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
 
     Forms of the other classes are those that are the largest.
     """
-    assert isinstance(metric.change, extremes.MaxMinInterval)
+    assert metric.intervals is not None
+    change = metric.intervals.change
+    assert isinstance(change, extremes.MaxMinInterval)
     before, after = (
-        extremes._forms(rates_with_noise(rows, (0, 1)), metric.change.forms, r)
-        for r in (0, 1)
+        extremes._forms(rates_with_noise(rows, (0, 1)), change.forms, r) for r in (0, 1)
     )
     tops = [int(forms.t.argmax()) for forms in before]
     best = [int(forms.t.argmax()) for forms in after]

@@ -60,7 +60,6 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
-from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
@@ -77,7 +76,6 @@ from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind
@@ -195,41 +193,41 @@ from fair_tta.lab.cli._names import parse_target_texts
 from fair_tta.lab.cli._tables import SHOWN_METRICS
 from fair_tta.lab.cli._tables import _metric_table
 from fair_tta.lab.cli._tables import print_verdict
-from fair_tta.lab.report import _examination as examination_module
-from fair_tta.lab.report import _sentences as sentences_module
+from fair_tta.lab.report import _examination_text as examination_text
+from fair_tta.lab.report import _legends as legends
 from fair_tta.lab.report._drawings import BeforeAfter
 from fair_tta.lab.report._drawings import DRAWING_WIDTH
 from fair_tta.lab.report._drawings import Dot
-from fair_tta.lab.report._drawings import MOST_DRAWN
+from fair_tta.lab.report._drawings import MAX_SWEEPS
 from fair_tta.lab.report._drawings import TRADED
 from fair_tta.lab.report._drawings import before_and_after
 from fair_tta.lab.report._drawings import dot_plot
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._drawings import tradeoff_charts
-from fair_tta.lab.report._first_screen import MOST_METHODS
-from fair_tta.lab.report._first_screen import banners
-from fair_tta.lab.report._first_screen import figure_of
+from fair_tta.lab.report._first_screen import MAX_METHODS
+from fair_tta.lab.report._banners import audit_banners
 from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import MethodRow
-from fair_tta.lab.report._method_rows import cost_sentence
+from fair_tta.lab.report._method_sentences import cost_sentence
 from fair_tta.lab.report._method_rows import method_rows
-from fair_tta.lab.report._method_rows import methods_on
+from fair_tta.lab.report._method_rows import methods_on_tasks
 from fair_tta.lab.report._numbers import duration
 from fair_tta.lab.report._numbers import interval
 from fair_tta.lab.report._numbers import p_value
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._numbers import plain_number
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.report._page import for_markdown
-from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._sentences import sweeps
+from fair_tta.lab.report._templates import for_markdown
+from fair_tta.lab.report._verdict import Card
+from fair_tta.lab.report._settings import flat_settings
+from fair_tta.lab.report._settings import sweeps
 from fair_tta.lab.report._verdict import CONFIRM
 from fair_tta.lab.report._verdict import by_gap
-from fair_tta.lab.report._verdict import cards
-from fair_tta.lab.report._verdict import changed_groups
-from fair_tta.lab.report._verdict import group_sentences
-from fair_tta.lab.report._verdict import in_short
-from fair_tta.lab.report._verdict import title_of_many
+from fair_tta.lab.report._verdict import audit_cards
+from fair_tta.lab.report._groups import changed_groups
+from fair_tta.lab.report._groups import group_sentences
+from fair_tta.lab.report._verdict import short_verdict
+from fair_tta.lab.report._verdict import title_of_tasks
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
@@ -274,7 +272,7 @@ from fair_tta.methods._predictions import fetch_to_cpu
 from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._reference import _reference_digest
 from fair_tta.methods._registry import ADAPTERS
-from fair_tta.methods._registry import describe_settings
+from fair_tta.methods._settings import describe_settings
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.methods._registry import short_name
@@ -287,13 +285,13 @@ from fair_tta.methods.field._clusters import nearest_centre
 from fair_tta.methods.field._deyo import NOTHING_PASSED
 from fair_tta.methods.field._deyo import PatchShuffle
 from fair_tta.methods.field._partial_projection import balance_part
-from fair_tta.methods.field._perception_clip import given_context
+from fair_tta.methods.field._perception_clip import classify_given_value
 from fair_tta.methods.field._sage import OPENINGS
-from fair_tta.methods.field._sage import widest
+from fair_tta.methods.field._sage import mean_of_widest_range
 from fair_tta.methods.field._sem import DIVERSE
 from fair_tta.methods.field._seraser import DistortedViews
 from fair_tta.methods.field._seraser import KLFromUniform
-from fair_tta.methods.field._tie import nearest
+from fair_tta.methods.field._tie import nearest_value
 from fair_tta.methods.field._ttr import NOT_EPISODIC
 from fair_tta.methods.paper._fair_tpt import FairTPT
 from fair_tta.methods.tuning import _weights as weights_module
@@ -332,24 +330,24 @@ from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._types import Floats
 from fair_tta.metrics._types import Ints
-from fair_tta.metrics._answer_table import join_clusters
+from fair_tta.metrics._clusters import join_clusters
 from fair_tta.metrics._answer_table import read_answer_table
-from fair_tta.metrics._calibration import calibration
+from fair_tta.metrics._calibration import estimate_calibration_error
 from fair_tta.metrics._calibration import mean_estimate
 from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._estimates import GroupByText
 from fair_tta.metrics._estimates import GroupBy
 from fair_tta.metrics._estimates import undefined_estimate
-from fair_tta.metrics._groups import SELECTION_GAPS
-from fair_tta.metrics._groups import gaps_of_classes
+from fair_tta.metrics._rates import gap_between_groups
+from fair_tta.metrics._rates import selection_rates
 from fair_tta.metrics._metric import MetricDefinition
 from fair_tta.metrics._metric import RateMetric
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._perceived import pseudo_rates
 from fair_tta.metrics._perceived import r_squared
-from fair_tta.metrics._rates import by_group
-from fair_tta.metrics._score_figures import calibration_error
+from fair_tta.metrics._rates import accuracy_by_group
+from fair_tta.metrics._custom_metrics import calibration_error
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals._bootstrap import resampled_bounds
 from fair_tta.metrics.intervals._closed_forms import clopper_pearson_bounds
