@@ -172,7 +172,7 @@ def calibration_change(
         draws = normal @ _root(np.hstack(errors), weights, sure, units)
         noise = np.concatenate([draws, -draws]).T.reshape(2, bins, -1)
         mean_of_bins = ExtremeChange.of_absolutes(seen, noise)
-        return mean_of_bins.ends((1 - how.level) / 2)
+        return mean_of_bins.bounds((1 - how.level) / 2)
 
     low, high = ends(None)
     if clusters is not None:

@@ -163,7 +163,7 @@ class RateMetric(MetricDefinition):
         if not isinstance(change := self.change, MaxMinInterval):
             return super().differences(columns, how)
         ends = at_least_unclustered(
-            columns, lambda some: np.transpose(change.together(some, how.level))
+            columns, lambda some: np.transpose(change.joint_bounds(some, how.level))
         )
         pairs = enumerate(np.transpose(ends), 1)
         return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
