@@ -127,9 +127,9 @@ def slack(audits: int, only: str) -> None:
 def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
     change = measure_typical_gap_change(rows, before=0, after=1)
-    if why_no_interval(rows, 0, 1) or abs(float(change)) < 5e-3:
+    if why_no_interval(rows, 0, 1) or abs(change.value) < 5e-3:
         return math.inf
-    return rows.n * (REACH * change._deviation / change._square) ** 2
+    return rows.n * (REACH * change.deviation / change.square) ** 2
 
 
 def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:

@@ -169,7 +169,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
         if isinstance(metric, RateMetric) and isinstance(metric.change, MaxMinInterval):
-            together = metric.change.together(rows, 0.95)
+            together = metric.change.joint_bounds(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (
                     metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4)

@@ -134,7 +134,7 @@ def _of_typical_gap(
     low = high = None
     if not withheld and not np.isnan(gap.value):
         low, high = at_least_unclustered(
-            columns, lambda some: of(some).ends((1 - level) / 2)
+            columns, lambda some: of(some).bounds((1 - level) / 2)
         )
     reason = withheld or missing_groups_note(
         columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE)

@@ -318,9 +318,7 @@ def _upper_end(
         b = k * from_itself.unit
         ends.append(np.minimum(from_largest.estimate + a, from_itself.estimate + b))
         noises.append(
-            np.minimum(
-                from_largest.noise + a[:, None], from_itself.noise + b[:, None]
-            )
+            np.minimum(from_largest.noise + a[:, None], from_itself.noise + b[:, None])
         )
     return _largest_sum(ends, noises, end_error)
 
@@ -451,9 +449,7 @@ def _run_bounds(forms: Sequence[_ClassForms], error: float) -> Bounds:
     selection_error = SELECTION_SHARE * error / classes
     largest_noise = [_noise_of_largest(form, selection_error)[1] for form in forms]
     end_error = error * (1 - SELECTION_SHARE)
-    low = _mean_of_largest(t) + float(
-        _quantile(-np.mean(largest_noise, 0), end_error)
-    )
+    low = _mean_of_largest(t) + float(_quantile(-np.mean(largest_noise, 0), end_error))
     high, _ = _largest_sum(t, [form.z for form in forms], error)
     return max(0.0, min(low, value)), min(1.0, max(high, value))
 
