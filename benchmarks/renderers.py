@@ -21,7 +21,8 @@ from torch.nn.functional import interpolate
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 from views import SIZE, photo
 
-from fair_tta.images._draw import Recipe, mix_chains, render_batch, render_views, to_rgb
+from fair_tta.images._draw import Recipe, render_views, to_rgb
+from fair_tta.images._draw_batch import mix_chains, render_batch
 from fair_tta.images._views import AugMix, content_generator
 
 CHUNK = 4  # views of 224 pixels whose chains fit into the cache of one core

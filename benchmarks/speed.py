@@ -46,7 +46,7 @@ from fair_tta import (
 )
 from fair_tta.auditing._classify import lacks_values
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import render_batch
+from fair_tta.images._draw_batch import render_batch
 from fair_tta.images._views import content_generator
 from fair_tta.models._loading import find_device
 

@@ -137,9 +137,11 @@ def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
 
     Forms of the other classes are those that are the largest.
     """
-    assert isinstance(metric.change, extremes.MaxMinInterval)
+    assert metric.intervals is not None
+    change = metric.intervals.change
+    assert isinstance(change, extremes.MaxMinInterval)
     before, after = (
-        extremes._class_forms(rates, metric.change.forms)
+        extremes._class_forms(rates, change.forms)
         for rates in rates_with_noise(rows, (0, 1))
     )
     tops = [int(forms.t.argmax()) for forms in before]

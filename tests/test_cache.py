@@ -11,7 +11,7 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TEMPLATE, picture
-from internals import Task, Texts, size_of
+from internals import Task, TextFeatures, size_of
 
 from fair_tta import FairTPTClassifier, FairTTAError, Templates
 from fair_tta.extend import Cache
@@ -56,7 +56,7 @@ def test_the_limit_is_a_number_of_bytes(limit: Any) -> None:
 
 def test_tensors_are_counted_wherever_they_are() -> None:
     two = torch.zeros(2)
-    texts = Texts(two, {"a": two}, lambda _: two)
+    texts = TextFeatures(two, {"a": two}, lambda _: two)
     assert [size_of(x) for x in (two, [two, (two, "x")], {"a": two}, texts, None)] == [
         8, 16, 8, 16, 0,
     ]  # fmt: skip

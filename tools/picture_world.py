@@ -14,7 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fair_tta import FairTPTClassifier, ZeroShot, miniature
 from fair_tta.extend import AugMix
-from fair_tta.images._draw import render_batch, render_views
+from fair_tta.images._draw import render_views
+from fair_tta.images._draw_batch import render_batch
 from fair_tta.images._views import content_generator
 from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction

@@ -53,7 +53,7 @@ _VERSIONED_PACKAGES = {
 }
 # Of objects within objects, deeper ones are known by name only: cycles end here.
 _MAX_DEPTH = 8
-_USER_MODULE = re.compile(r"fair_tta_user_file_\w+\.")  # see `methods._registry`
+_USER_MODULE = re.compile(r"fair_tta_user_file_\w+\.")  # see `methods._user_files`
 
 
 def content_digest(data: bytes) -> str:

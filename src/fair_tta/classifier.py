@@ -49,14 +49,9 @@ from fair_tta.methods._base import (
     check_adapter,
 )
 from fair_tta.methods._cross_fit import CrossFitted
-from fair_tta.methods._fitting import (
-    ClassLabels,
-    SensitiveLabels,
-    fit_method,
-    save_adapter,
-    warn_if_other_model,
-)
+from fair_tta.methods._fitting import fit_method, save_adapter, warn_if_other_model
 from fair_tta.methods._predictions import fetch_to_cpu, is_builtin
+from fair_tta.methods._reference_labels import ClassLabels, SensitiveLabels
 from fair_tta.methods._registry import Adapters, AnyAdapter, resolve_adapter
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
 from fair_tta.models import Backend

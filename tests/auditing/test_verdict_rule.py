@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import (
     Verdict,
-    cards,
-    in_short,
+    audit_cards,
     label_cautions,
     recommended_comparison,
+    short_verdict,
     verdict_on,
 )
 from report_samples import Page
@@ -48,7 +48,7 @@ def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
     assert verdict.is_shown
     assert verdict.objection is None
     assert recommended_comparison(found.document) is found.document.comparisons[0]
-    assert cards([("", found.document)])[1].tone == "good"
+    assert audit_cards([("", found.document)])[1].tone == "good"
 
 
 def test_a_group_that_falls_is_not_green() -> None:
@@ -63,11 +63,11 @@ def test_a_group_that_falls_is_not_green() -> None:
     assert verdict.falling_groups == ("cat / in",)
     assert not verdict.is_shown
     assert verdict.objection == "significantly costs cat / in"
-    _, tried, todo = cards([("", found.document)])
+    _, tried, todo = audit_cards([("", found.document)])
     assert (tried.heading, tried.tone) == ("What was tried", "")
     assert tried.text.startswith("M narrows the gap, but costs cat / in: ")
     assert todo.text == "Look for another method before using M."
-    assert todo.more.startswith("Check cat / in: it loses 16 points")
+    assert todo.details.startswith("Check cat / in: it loses 16 points")
     assert recommended_comparison(found.document) is None
 
 
@@ -94,7 +94,7 @@ def test_a_model_at_chance_is_not_green() -> None:
     assert "is not shown to answer better than chance" in str(
         judged(balanced).objection
     )
-    _, tried, todo = cards([("", balanced.document)])
+    _, tried, todo = audit_cards([("", balanced.document)])
     assert (
         "M narrows the gap, but is not shown to answer better than chance: "
         in tried.text
@@ -111,13 +111,13 @@ def test_small_groups_turn_green_into_looks_smaller() -> None:
     assert verdict.looks_smaller
     assert not verdict.is_shown
     assert verdict.small_groups == {"dog / out": 24}
-    _, tried, todo = cards([("", found.document)])
+    _, tried, todo = audit_cards([("", found.document)])
     assert (tried.heading, tried.tone) == ("What was tried", "")
     assert tried.text.startswith("M makes the gap look smaller: ")
     assert "6 more images of dog / out" in tried.text
-    assert "Seen on the typical gap" in tried.more
+    assert "Seen on the typical gap" in tried.details
     assert todo.text == "Add 6 more images of dog / out, and compare again."
-    assert in_short(found.document) == "M makes the gap look smaller"
+    assert short_verdict(found.document) == "M makes the gap look smaller"
     assert recommended_comparison(found.document) is None
 
 
@@ -183,7 +183,7 @@ def test_no_first_screen_contradicts_itself(
     }
     found = both(before, after)
     document = found.document
-    _, tried, todo = cards([("", document)])
+    _, tried, todo = audit_cards([("", document)])
     is_green = tried.tone == "good"
     assert (
         is_green
@@ -194,7 +194,7 @@ def test_no_first_screen_contradicts_itself(
     if is_green:
         assert not any("Not measurable" in sign for sign in label_cautions(document))
         assert not re.search(r"costs|hurts|cannot tell whether|uncertain", tried.text)
-        assert todo.more == ""
+        assert todo.details == ""
     else:
         assert "M narrows the gap:" not in tried.text
     if "typically differ by" in tried.text:
@@ -216,7 +216,7 @@ def test_too_few_different_images_show_no_figure() -> None:
     found = audit(
         truth, said, {"place": group}, digests=[str(i // 6) for i in range(36)]
     )
-    (seen, _) = cards([("", found.document)])
+    (seen, _) = audit_cards([("", found.document)])
     assert seen.text == (
         "No figure is shown: no interval, as there are only 6 different images."
     )

@@ -78,7 +78,7 @@ def refused(what: str, ask: Callable[[], object]) -> None:
         ask()
     except ImageError as error:
         assert "too long and narrow" in str(error), (what, error)
-        assert "Cut out the part that matters" in str(error), (what, error)
+        assert "Crop the part that matters" in str(error), (what, error)
     else:
         raise AssertionError(f"{what}: not refused")
 

@@ -60,23 +60,22 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
-from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
 from fair_tta.datasets._features import read_features
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._label_files import LabelRow
-from fair_tta.datasets._image_paths import _match_ends
+from fair_tta.datasets._image_paths import match_by_ends
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
 from fair_tta.datasets._label_values import MISSING_CELLS
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS
+from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind
@@ -90,7 +89,7 @@ from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface
 from fair_tta.datasets._waterbirds import read_waterbirds
 from fair_tta.images import _augment as augment_module
-from fair_tta.images import _draw as draw_module
+from fair_tta.images import _draw_batch as draw_batch_module
 from fair_tta.images import _stored as stored_module
 from fair_tta.images import _vision as vision_module
 from fair_tta.images._batches import Decoder
@@ -99,10 +98,10 @@ from fair_tta.images._batches import are_files
 from fair_tta.images._batches import load_batches
 from fair_tta.images._draw import Recipe
 from fair_tta.images._draw import Renderer
-from fair_tta.images._draw import crop_batch
+from fair_tta.images._draw_batch import crop_batch
 from fair_tta.images._draw import render_views
-from fair_tta.images._draw import render_batch
-from fair_tta.images._draw import resampling_weights
+from fair_tta.images._draw_batch import render_batch
+from fair_tta.images._draw_batch import resampling_weights
 from fair_tta.images._draw import resize
 from fair_tta.images._fetch import _is_public
 from fair_tta.images._fetch import fetch_image
@@ -119,7 +118,7 @@ from fair_tta.images._views import AugMix
 from fair_tta.images._views import Identity
 from fair_tta.images._views import Views
 from fair_tta.images._views import content_generator
-from fair_tta.images._vision import PixelSpec
+from fair_tta.images._pixel_spec import PixelSpec
 from fair_tta.images._vision import Vision
 from fair_tta.images._vision import image_digest
 from fair_tta.lab import _terminal as terminal_module
@@ -194,41 +193,41 @@ from fair_tta.lab.cli._names import parse_target_texts
 from fair_tta.lab.cli._tables import SHOWN_METRICS
 from fair_tta.lab.cli._tables import _metric_table
 from fair_tta.lab.cli._tables import print_verdict
-from fair_tta.lab.report import _examination as examination_module
-from fair_tta.lab.report import _sentences as sentences_module
+from fair_tta.lab.report import _examination_text as examination_text
+from fair_tta.lab.report import _legends as legends
 from fair_tta.lab.report._drawings import BeforeAfter
 from fair_tta.lab.report._drawings import DRAWING_WIDTH
 from fair_tta.lab.report._drawings import Dot
-from fair_tta.lab.report._drawings import MOST_DRAWN
+from fair_tta.lab.report._drawings import MAX_SWEEPS
 from fair_tta.lab.report._drawings import TRADED
 from fair_tta.lab.report._drawings import before_and_after
 from fair_tta.lab.report._drawings import dot_plot
 from fair_tta.lab.report._drawings import short
 from fair_tta.lab.report._drawings import tradeoff_charts
-from fair_tta.lab.report._first_screen import MOST_METHODS
-from fair_tta.lab.report._first_screen import banners
-from fair_tta.lab.report._first_screen import figure_of
+from fair_tta.lab.report._first_screen import MAX_METHODS
+from fair_tta.lab.report._banners import audit_banners
 from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import MethodRow
-from fair_tta.lab.report._method_rows import cost_sentence
+from fair_tta.lab.report._method_sentences import cost_sentence
 from fair_tta.lab.report._method_rows import method_rows
-from fair_tta.lab.report._method_rows import methods_on
+from fair_tta.lab.report._method_rows import methods_on_tasks
 from fair_tta.lab.report._numbers import duration
 from fair_tta.lab.report._numbers import interval
 from fair_tta.lab.report._numbers import p_value
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._numbers import plain_number
 from fair_tta.lab.report._numbers import times
-from fair_tta.lab.report._page import for_markdown
-from fair_tta.lab.report._sentences import Card
-from fair_tta.lab.report._sentences import sweeps
+from fair_tta.lab.report._templates import for_markdown
+from fair_tta.lab.report._verdict import Card
+from fair_tta.lab.report._settings import flat_settings
+from fair_tta.lab.report._settings import sweeps
 from fair_tta.lab.report._verdict import CONFIRM
 from fair_tta.lab.report._verdict import by_gap
-from fair_tta.lab.report._verdict import cards
-from fair_tta.lab.report._verdict import changed_groups
-from fair_tta.lab.report._verdict import group_sentences
-from fair_tta.lab.report._verdict import in_short
-from fair_tta.lab.report._verdict import title_of_many
+from fair_tta.lab.report._verdict import audit_cards
+from fair_tta.lab.report._groups import changed_groups
+from fair_tta.lab.report._groups import group_sentences
+from fair_tta.lab.report._verdict import short_verdict
+from fair_tta.lab.report._verdict import title_of_tasks
 from fair_tta.lab.runs import _local as local_module
 from fair_tta.lab.runs._job import Job
 from fair_tta.lab.runs._job import WorkUnit
@@ -257,7 +256,7 @@ from fair_tta.methods._base import Chained
 from fair_tta.methods._base import CLASS_LOST
 from fair_tta.methods._base import IMAGE_LOST
 from fair_tta.methods._base import Needs
-from fair_tta.methods._base import Texts
+from fair_tta.methods._base import TextFeatures
 from fair_tta.methods._base import UsesTexts
 from fair_tta.methods._base import check_adapter
 from fair_tta.methods._cross_fit import CrossFitted
@@ -273,7 +272,7 @@ from fair_tta.methods._predictions import fetch_to_cpu
 from fair_tta.methods._predictions import to_predictions
 from fair_tta.methods._reference import _reference_digest
 from fair_tta.methods._registry import ADAPTERS
-from fair_tta.methods._registry import describe_settings
+from fair_tta.methods._settings import describe_settings
 from fair_tta.methods._registry import parse_adapter
 from fair_tta.methods._registry import parse_adapters
 from fair_tta.methods._registry import short_name
@@ -331,24 +330,24 @@ from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._types import Floats
 from fair_tta.metrics._types import Ints
-from fair_tta.metrics._answer_table import join_clusters
+from fair_tta.metrics._clusters import join_clusters
 from fair_tta.metrics._answer_table import read_answer_table
-from fair_tta.metrics._calibration import calibration
+from fair_tta.metrics._calibration import estimate_calibration_error
 from fair_tta.metrics._calibration import mean_estimate
 from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._estimates import GroupByText
 from fair_tta.metrics._estimates import GroupBy
 from fair_tta.metrics._estimates import undefined_estimate
-from fair_tta.metrics._groups import SELECTION_GAPS
-from fair_tta.metrics._groups import gaps_of_classes
+from fair_tta.metrics._rates import gap_between_groups
+from fair_tta.metrics._rates import selection_rates
 from fair_tta.metrics._metric import MetricDefinition
 from fair_tta.metrics._metric import RateMetric
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._perceived import pseudo_rates
 from fair_tta.metrics._perceived import r_squared
-from fair_tta.metrics._rates import by_group
-from fair_tta.metrics._score_figures import calibration_error
+from fair_tta.metrics._rates import accuracy_by_group
+from fair_tta.metrics._custom_metrics import calibration_error
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals._bootstrap import resampled_bounds
 from fair_tta.metrics.intervals._closed_forms import clopper_pearson_bounds

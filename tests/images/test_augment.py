@@ -179,4 +179,4 @@ def test_a_part_of_a_larger_array_will_do(name: str, parameter: dict[str, Any]) 
 def test_few_rotations_are_remembered() -> None:
     for degrees in range(1, 30):
         augment.rotate(content("few", 8, 8, 0), degrees)
-    assert augment._outside.cache_info().currsize <= 8
+    assert augment._pixels_outside.cache_info().currsize <= 8

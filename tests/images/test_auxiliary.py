@@ -60,8 +60,8 @@ def test_only_the_generator_decides() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DistortedViews(0), "`n` should be a whole number"),
-        (lambda: DistortedViews(1.5), "`n` should be a whole number"),  # type: ignore[arg-type]
+        (lambda: DistortedViews(0), "`n` should be an integer"),
+        (lambda: DistortedViews(1.5), "`n` should be an integer"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_settings(make: Any, message: str) -> None:

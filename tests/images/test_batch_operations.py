@@ -10,7 +10,7 @@ import pytest
 import torch
 from checks import picture
 from internals import augment_module as augment
-from internals import draw_module as batch
+from internals import draw_batch_module as batch
 
 HEIGHT, WIDTH = 40, 52
 
@@ -36,7 +36,7 @@ def stack() -> torch.Tensor:
 def test_autocontrast() -> None:
     """PIL multiplies by a rounded factor, which may cut off one level."""
     assert_agree(
-        batch.autocontrast(stack(), torch.empty(0)),
+        batch.autocontrast_batch(stack(), torch.empty(0)),
         list(map(augment.autocontrast, photos())),
         1,
     )
@@ -44,7 +44,7 @@ def test_autocontrast() -> None:
 
 def test_equalize() -> None:
     assert_agree(
-        batch.equalize(stack(), torch.empty(0)),
+        batch.equalize_batch(stack(), torch.empty(0)),
         list(map(augment.equalize, photos())),
         0,
     )
@@ -54,11 +54,13 @@ def test_posterize_and_solarize_with_a_number_each() -> None:
     bits = [4, 1, 0, 8]
     masks = torch.tensor([[float(0xFF & ~(0xFF >> b))] for b in bits])
     expected = [augment.posterize(p, b) for p, b in zip(photos(), bits, strict=True)]
-    assert_agree(batch.posterize(stack(), masks), expected, 0)
+    assert_agree(batch.posterize_batch(stack(), masks), expected, 0)
     levels = [256, 128, 0, 78]
     expected = [augment.solarize(p, t) for p, t in zip(photos(), levels, strict=True)]
     assert_agree(
-        batch.solarize(stack(), torch.tensor(levels).float()[:, None]), expected, 0
+        batch.solarize_batch(stack(), torch.tensor(levels).float()[:, None]),
+        expected,
+        0,
     )
 
 
@@ -77,9 +79,11 @@ def test_posterize_and_solarize_with_a_number_each() -> None:
 def test_warps(step: Any) -> None:
     """OpenCV 4 rounds positions to 1/32 pixel: 9 levels between black and white, less than 1 on
     average."""
-    name, matrix = batch._in_numbers(step, (HEIGHT, WIDTH))
-    assert name == "warp"
-    found = batch.warp(stack(), torch.tensor([matrix] * 4))
+    tensor_step = batch._tensor_step(step, (HEIGHT, WIDTH))
+    assert tensor_step is not None
+    operation, matrix = tensor_step
+    assert operation is batch.warp_batch
+    found = batch.warp_batch(stack(), torch.tensor([matrix] * 4))
     assert_agree(found, [step(p) for p in photos()], 10)
     means = [
         np.abs(a.permute(1, 2, 0).double().numpy() - step(p)).mean()

@@ -32,7 +32,7 @@ def test_pictures_alone_go_through_the_tower_some_at_a_time(
         return made
 
     backend.encode_images = counted
-    monkeypatch.setattr(features, "_VIEWS_AT_ONCE", 3)
+    monkeypatch.setattr(features, "_VIEWS_PER_PASS_ON_CPU", 3)
     clf._vision.forget()
     torch.testing.assert_close(
         clf.encode(images, with_views=False), expected, rtol=0, atol=1e-5

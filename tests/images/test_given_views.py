@@ -49,7 +49,7 @@ def zeros(**changes: Any) -> Any:
     ],
 )
 def test_objects(clf: FairTPTClassifier, made: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=r"`views` should give .*" + message):
+    with pytest.raises(FairTTAError, match=r"`views` should return .*" + message):
         clf.with_views(Gives(made)).predict(PICTURE)
 
 

@@ -569,7 +569,7 @@ def test_text_file_is_refused(tmp_path: Path) -> None:
     with path.open() as file:
         text = refusal(file)
     assert repr(str(path)) in text
-    assert "gives str, not bytes: open it in binary mode" in text
+    assert "returns str, not bytes: open it in binary mode" in text
 
 
 @pytest.mark.parametrize("value", [5, None, {}, [], object(), 1.5, {"a": b"x"}, [b"x"]])

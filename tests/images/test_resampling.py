@@ -9,7 +9,7 @@ from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
 from internals import crop_batch, resampling_weights
-from internals import draw_module as resampling
+from internals import draw_batch_module as resampling
 from PIL import Image
 
 BOXES = [(0, 0, 40, 52, 0), (3, 7, 20, 11, 1), (39, 51, 1, 1, 0), (5, 0, 9, 52, 1)]
@@ -20,7 +20,7 @@ BOXES = [(0, 0, 40, 52, 0), (3, 7, 20, 11, 1), (39, 51, 1, 1, 0), (5, 0, 9, 52, 
 def test_crops_are_pils(
     size: tuple[int, int], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resampling, "_AT_ONCE", at_once)
+    monkeypatch.setattr(resampling, "_MAX_INTERMEDIATE_SIZE", at_once)
     pictures = [picture(i) for i in range(2)]
     found = crop_batch(
         np.stack(list(map(np.asarray, pictures))),

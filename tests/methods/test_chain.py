@@ -9,7 +9,7 @@ import families
 import pytest
 import torch
 from checks import picture
-from internals import Chained, Texts
+from internals import Chained, TextFeatures
 from torch import Tensor
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
@@ -33,7 +33,7 @@ def clf() -> FairTPTClassifier:
 class Sharp(UsesTexts):
     """A second stage that says nothing but probabilities, and warns of each image."""
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         log_p = 2 * task.log_probabilities(features[:, :1], texts.target)
         return Outcome(
             log_p.softmax(-1).squeeze(1), warnings=(("sharp",),) * len(features)

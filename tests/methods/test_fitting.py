@@ -138,8 +138,12 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
             ["s0 0", 4, "s0 9"] * 3,
             r"should be among \['s0 0', 's0 1'\] \(got 4, 's0 9'\)",
         ),
-        ((2,), ["s0 0"] * 9, r"include every value \(none is 's0 1'\)"),
-        ((2,), LABELS[:8], r"should have one of 's0' for each of 9 images \(got 8\)"),
+        ((2,), ["s0 0"] * 9, r"include every value \(no image has 's0 1'\)"),
+        (
+            (2,),
+            LABELS[:8],
+            r"should have one value of 's0' for each of 9 images \(got 8\)",
+        ),
         ((2,), [*LABELS, "s0 1"], r"for each of 9 images \(got 10\)"),
         (
             (2,),
@@ -155,7 +159,7 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
         (
             (2, 2),
             {"s0": LABELS, "s1": ["s1 0", "s1 1"]},
-            r"should be as many of each attribute \(got \{'s0': 9, 's1': 2\}\)",
+            r"should have as many labels for each attribute \(got \{'s0': 9, 's1': 2\}\)",
         ),
     ],
 )
@@ -283,7 +287,7 @@ def test_settings_that_belong_to_what_was_learnt() -> None:
     ):
         replace(method, power=3)._prepared(clf._task)
     with pytest.raises(
-        FairTTAError, match="what GroupMeans has learnt: LogitBalance cannot"
+        FairTTAError, match="fitted by GroupMeans, and LogitBalance cannot"
     ):
         LogitBalance(reference=method.reference)._prepared(clf._task)
 
@@ -519,7 +523,7 @@ class Broken(FittedMethod):
 
 def test_what_is_learnt_should_be_numbers() -> None:
     with pytest.raises(
-        ModelError, match="what Broken has learnt is not finite; if random numbers"
+        ModelError, match="what Broken has learned is not finite; if random numbers"
     ):
         fit_on_features(Broken(), classifier(), FEATURES)
     with pytest.raises(

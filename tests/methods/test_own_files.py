@@ -193,7 +193,7 @@ def test_drives_are_no_names() -> None:
         ),
         (
             "own/more.py:Rich:steps=1.5",
-            r"`more.py:Rich:steps` should be a whole number",
+            r"`more.py:Rich:steps` should be an integer",
         ),
         (
             "own/more.py:Rich:steps=-1",

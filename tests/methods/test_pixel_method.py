@@ -43,8 +43,8 @@ def test_features_will_not_do(clf: FairTPTClassifier, method: Any) -> None:
     assert isinstance(method, PixelAdapter)
     features = clf.encode([picture()])
     said = (
-        f"{type(method).__name__} needs the images themselves: pass them to `predict` in "
-        "place of features."
+        f"{type(method).__name__} needs the images themselves: pass them to `predict` "
+        "instead of features."
     )
     with pytest.raises(FairTTAError, match=said):
         clf.with_adapter(method)._predict_encoded(features)
@@ -134,7 +134,8 @@ def test_what_is_missing_is_named(clf: FairTPTClassifier) -> None:
         needs = Needs(pixels=True)
 
     with pytest.raises(
-        FairTTAError, match=r"`Half\.needs` should have pixels=True if it is a"
+        FairTTAError,
+        match=r"`Half\.needs` should have pixels=True if and only if it is a",
     ):
         clf.with_adapter(Half())
 

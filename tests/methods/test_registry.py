@@ -153,7 +153,7 @@ def test_adapters(text: str, adapter: Any) -> None:
         ("zero:rho=", "is written 'name=value'"),
         ("zero:rho=1,rho=0.5", "the setting 'rho' of 'zero' came twice"),
         ("zero:rho=many", r"`zero:rho` should be a number \(got many\)"),
-        ("tpt:steps=1.5", r"`tpt:steps` should be a whole number \(got 1.5\)"),
+        ("tpt:steps=1.5", r"`tpt:steps` should be an integer \(got 1.5\)"),
         (
             "fair-tpt:loss=x",
             r"`fair-tpt:loss` should be one of s, ts, super-ts \(got x\)",

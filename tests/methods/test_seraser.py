@@ -169,7 +169,8 @@ def test_pictures_of_different_number() -> None:
 
     _, clf = classifier(adapter=SEraser(auxiliary=odd, steps=1))
     with pytest.raises(
-        FairTTAError, match=r"`auxiliary` should give as many views of each image"
+        FairTTAError,
+        match=r"`auxiliary` should return equally many views of each image",
     ):
         clf.predict([picture(0, (30, 40)), picture(1, (31, 40))])
     bare = clf.with_adapter(SEraser(auxiliary=odd, steps=1, black=False))
@@ -188,7 +189,7 @@ def test_arrays_of_another_shape() -> None:
 
     _, clf = classifier(adapter=SEraser(auxiliary=Wrong()))
     with pytest.raises(
-        FairTTAError, match=r"`auxiliary` should give an array \[2, 32, 32, 3\]"
+        FairTTAError, match=r"`auxiliary` should return an array \[2, 32, 32, 3\]"
     ):
         clf.predict(picture())
 

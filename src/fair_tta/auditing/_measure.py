@@ -21,15 +21,9 @@ from fair_tta.errors import (
     UnknownAnswerWarning,
     check_number,
 )
-from fair_tta.metrics._answer_table import (
-    NO_CLASS,
-    AnswerTable,
-    check_clusters,
-    check_lookalikes,
-    read_answer_table,
-    read_column,
-    unique_names,
-)
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import check_lookalikes, read_column, unique_names
 from fair_tta.metrics._estimates import (
     SMALL_GROUP,
     GroupBy,
@@ -43,7 +37,8 @@ from fair_tta.metrics._types import Column, Sensitive, Values
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval, read_interval
 from fair_tta.prediction import Predictions
 
-# Different answers that are no class, named in a document, which has a constant size.
+# A document has a constant size: of more different answers that are no class the rarest are left
+# out
 _MAX_UNKNOWN_ANSWERS = 20
 
 
@@ -72,21 +67,21 @@ def audit(
             Those that are none of the classes count as wrong, are counted in the document and
             warned about; it is an error if all are.
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
-        name: what to call the run; if None the method of `Predictions`, or "predictions".
+        name: of the run; if None the method of `Predictions`, or "predictions".
         targets: all classes, if some may not occur; if None those of `Predictions`, or the labels
             in `y_true`.
         values: all sensitive values, or ``{attribute: all values}``, if some may not occur.
-        scores: what the run reports besides its answers: `Scores`; if None those of `Predictions`.
-        seconds: how long the run took.
+        scores: numbers that the run reports besides its answers; if None those of `Predictions`.
+        seconds: the time that the run took.
         harmful: classes that should not be answered, or ``{name of a set: classes}``; how often
             they are is reported by group, see `fair_tta.metrics.harm_rate`.
         clusters: the person or source of each image, if several images come from one; intervals
             allow for that. Without a value (None, NaN or "") an image is a cluster of its own.
         digests: of the content of each image, such as that of its file. Rows with equal ones are
             the same image, and so in one cluster; the audit states how many images differ.
-        interval: how intervals are made.
-        adapter: the method, to be written down.
-        provenance: what else to write down, see `fair_tta._identity`.
+        interval: settings of the intervals.
+        adapter: the method, for the document.
+        provenance: other entries for the document, see `fair_tta._identity`.
 
     Example:
         >>> y_true = ["cat", "dog"] * 100
@@ -105,7 +100,7 @@ def audit(
         )
     truth = read_column("y_true", y_true)
 
-    # `Predictions` know their method, their classes and their scores.
+    # `Predictions` know their method, their classes and their scores
     if isinstance(y_pred, Predictions):
         _check_complete(y_pred)
         if scores is None:
@@ -118,40 +113,44 @@ def audit(
             targets = y_pred._targets
         y_pred = y_pred.labels
 
-    # One table of numbers; from here on, names of classes and values are text.
+    # One table of numbers; from here on, names of classes and values are text
     answers, targets, no_class = _mark_unknown_answers(
         truth, read_column("y_pred", y_pred), targets
     )
     table = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
     n = len(table.truth)
-    attributes = {
-        attribute: tuple(str(value) for value in attribute_values)
-        for attribute, attribute_values in table.values.items()
-    }
+    attributes: dict[str, tuple[str, ...]] = {}
+    for attribute, attribute_values in table.values.items():
+        attributes[attribute] = tuple(map(str, attribute_values))
     table = replace(
         table,
-        targets=tuple(str(target) for target in table.targets),
-        values={**attributes},
+        targets=tuple(map(str, table.targets)),
+        values=dict(attributes),
         scores=((scores or Scores())._checked(n),),
     )
-    data_hash = _data_hash(table)  # the same with and without `digests`
+    # Hashed without `digests`, so that runs with and without them can be compared
+    data_hash = _data_hash(table)
     if digests is None:
         check_clusters(table.clusters)
     else:
-        # With digests, too few different images mean figures without intervals, no error: the
-        # caller has classified them already.
+        # The caller has classified the images already: too few different ones are no error here,
+        # but give figures without intervals
         table = table.with_contents(digests)
 
+    # The figures, and warnings for those who do not read the document
     classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
     harm_sets = parse_harmful(harmful, classes)
     warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     for sentence in _single_group_warnings(table):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
+    method = None
+    if adapter is not None:
+        method = doc.AdapterFields(**describe_adapter(adapter))
     run = figures_of_run(
         table,
         bootstrap,
         name="predictions" if name is None else name,
-        adapter=_describe_method(adapter),
+        adapter=method,
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=harm_sets,
         no_class=no_class,
@@ -160,6 +159,7 @@ def audit(
     for sentence in unknown_answers:
         warnings.warn(sentence, UnknownAnswerWarning, stacklevel=2)
 
+    # The document; where the run comes from is null if nobody states it
     data = doc.DataFields(
         n,
         data_hash,
@@ -193,11 +193,6 @@ def _is_duration(seconds: float) -> bool:
     return 0 <= seconds < float("inf")
 
 
-def _describe_method(adapter: Any) -> doc.AdapterFields | None:
-    """Return the method as it is written down, None if it is not known."""
-    return None if adapter is None else doc.AdapterFields(**describe_adapter(adapter))
-
-
 def _check_complete(predictions: Predictions) -> None:
     """Raise if the answer of an image is missing."""
     missing = [index for index, label in enumerate(predictions.labels) if label is None]
@@ -223,6 +218,8 @@ def _mark_unknown_answers(
     counts = Counter(answer for answer in answers if answer not in known)
     if not counts or not classes:
         return answers, targets, None
+
+    # If no answer is a class, the labels are probably in other words, such as "dog" for "a dog"
     if counts.total() == len(answers):
         meant = guess_labels(
             [str(answer) for answer in counts], [str(c) for c in classes]
@@ -237,6 +234,8 @@ def _mark_unknown_answers(
     most_frequent = {
         str(answer): n for answer, n in counts.most_common(_MAX_UNKNOWN_ANSWERS)
     }
+
+    # `NO_CLASS` becomes the last class: a column of the confusion that no image's row is in
     marked = [answer if answer in known else NO_CLASS for answer in answers]
     unknown = doc.UnknownAnswers(counts.total(), most_frequent)
     return marked, [*classes, NO_CLASS], unknown
@@ -246,12 +245,15 @@ def unknown_answer_warnings(
     runs: Iterable[doc.RunFigures], images: int
 ) -> tuple[str, ...]:
     """Return a sentence for each run that has answers that are no class."""
-    return tuple(
-        f"{run.name}: {run.no_class.n} of {images} answers are no class and count as wrong: "
-        f"{_listed_counts(run.no_class.most_frequent)}."
-        for run in runs
-        if run.no_class is not None
-    )
+    sentences = []
+    for run in runs:
+        unknown = run.no_class
+        if unknown is not None:
+            sentences.append(
+                f"{run.name}: {unknown.n} of {images} answers are no class and count as wrong: "
+                f"{_listed_counts(unknown.most_frequent)}."
+            )
+    return tuple(sentences)
 
 
 def _listed_counts(counts: Mapping[Any, int]) -> str:
@@ -266,6 +268,7 @@ def table_warnings(table: AnswerTable) -> tuple[str, ...]:
         small_group_sentences(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     )
     sentences += _single_group_warnings(table)
+    # Repeated images are known by their digests only
     different = table.different_images
     if different is not None and different < table.n:
         rows = f"These {table.n:,} rows are {different:,} different images"

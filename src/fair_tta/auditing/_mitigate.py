@@ -1,4 +1,4 @@
-"""From labelled images to a method that is ready to use, if one is shown to help."""
+"""Choose a method by labelled images, if one is shown to help."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import check_clusters, read_answer_table
+from fair_tta.metrics._answer_table import read_answer_table
+from fair_tta.metrics._clusters import check_clusters
 from fair_tta.metrics._types import Column, Sensitive
 
 DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
-"""What labels decide between; the first is what the others are compared with."""
+"""The methods that labels choose between; the others are compared with the first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mitigation:
-    """What `FairTPTClassifier.mitigate` found.
+    """The result of `FairTPTClassifier.mitigate`.
 
     Attributes:
         classifier: the same classifier with the method that was chosen, ready to use; with
             `ZeroShot` if none is shown to help.
         adapter: the method, fitted on all images; None if none is shown to help.
         reason: why this one, or why none, in a sentence.
-        audit: the comparison that chose it, by fits that had not seen the image.
+        audit: the comparison that chose it; each image is answered by a fit that has not seen it.
     """
 
     classifier: FairTPTClassifier
@@ -72,54 +73,56 @@ def mitigate_classifier(
             "measures gaps (got none): a value for each image, or {attribute: values}.",
             argument="sensitive",
         )
-    several = images if isinstance(images, Features) else list(check_images(images))
-    columns = read_answer_table(
+    # Wrong arguments are refused before any image is encoded
+    all_images = images if isinstance(images, Features) else list(check_images(images))
+    table = read_answer_table(
         labels, [labels], sensitive, classifier.targets, None, clusters
     )
-    check_clusters(columns.clusters)
-    if columns.n != len(several):  # before any work is done
+    check_clusters(table.clusters)
+    if table.n != len(all_images):
         raise FairTTAError(
-            f"`labels` should be as many as images, {len(several)} (got {columns.n}).",
+            f"`labels` should be as many as images, {len(all_images)} (got {table.n}).",
             argument="labels",
         )
+
+    # Candidates are cross-fitted: no image is answered by a fit that has seen it
     digests: list[str] = []
 
-    def loaded() -> Iterator[Image]:
-        for image_like in several:
+    def load_with_digests() -> Iterator[Image]:
+        for image_like in all_images:
             image = classifier._load(image_like)
             digests.append(image_digest(image))
             yield image
 
-    # No image is answered by a fit that has seen it
-    features = [
-        batch.cpu() for batch in encode_in_batches(classifier, loaded(), progress)
-    ]
+    batches = encode_in_batches(classifier, load_with_digests(), progress)
+    features = [batch.cpu() for batch in batches]
     methods = cross_fit(classifier, candidates(), features, digests)
-    audits = [
-        audit_classifier(
-            classifier,
-            several,
-            labels,
-            sensitive,
-            adapter=method,
-            name=name,
-            clusters=clusters,
-            progress=progress,
-        )
-        for name, method in methods.items()
-    ]
-    audit = compare(audits)
-    notes = [
-        f"{name}: {method.note}"
-        for name, method in methods.items()
-        if isinstance(method, CrossFitted)
-    ]
-    warnings = (*notes, *audit.warnings)
-    audit = replace(audit, document=structs.replace(audit.document, warnings=warnings))
 
-    mitigation = choose_method(classifier, audit, methods)
-    reason = " ".join([*label_cautions(audit.document), mitigation.reason])
-    return replace(mitigation, reason=reason)
+    # Each candidate is audited by itself; the notes say how it was cross-fitted
+    audits = []
+    notes = []
+    for name, method in methods.items():
+        audits.append(
+            audit_classifier(
+                classifier,
+                all_images,
+                labels,
+                sensitive,
+                adapter=method,
+                name=name,
+                clusters=clusters,
+                progress=progress,
+            )
+        )
+        if isinstance(method, CrossFitted):
+            notes.append(f"{name}: {method.note}")
+    audit = compare(audits)
+    document = structs.replace(audit.document, warnings=(*notes, *audit.warnings))
+    audit = replace(audit, document=document)
+
+    chosen, reason = conclusion(document)
+    reason = " ".join([*label_cautions(document), reason])
+    return make_mitigation(classifier, audit, methods, chosen, reason)
 
 
 def candidates() -> dict[str, Adapter]:
@@ -127,34 +130,15 @@ def candidates() -> dict[str, Adapter]:
     return parse_adapters(DEFAULT_CANDIDATES)
 
 
-def choose_method(
-    classifier: FairTPTClassifier, audit: Audit, methods: Mapping[str, Adapter]
-) -> Mitigation:
-    """Return the candidate that labels choose, fitted on all images.
-
-    Args:
-        classifier: that was audited.
-        audit: the comparison of the candidates.
-        methods: the candidates as they answered, by their names.
-    """
-    chosen, reason = conclusion(audit.document)
-    if chosen is None:
-        return Mitigation(classifier.with_adapter(ZeroShot()), None, reason, audit)
-    adapter = methods[chosen]
-    if isinstance(adapter, CrossFitted):
-        adapter = adapter.fits.of_all
-    return Mitigation(classifier.with_adapter(adapter), adapter, reason, audit)
-
-
 def conclusion(document: AuditDocument) -> tuple[str | None, str]:
     """Return the method that labels choose, None if there is none, and why, in a sentence."""
     comparison = recommended_comparison(document)
     if comparison is None:
-        objections = [
-            f"{each.run} {verdict_on(document, each).objection}"
-            for each in document.comparisons
-        ]
+        objections = []
+        for each in document.comparisons:
+            objections.append(f"{each.run} {verdict_on(document, each).objection}")
         return None, f"No method is chosen: {'; '.join(objections)}."
+    # Intervals allow for the number of candidates, as the choice did
     gap_change = comparison.adjusted.typical_gap.to_text("+", "")
     accuracy_change = comparison.adjusted.balanced_accuracy.to_text("+", "")
     return comparison.run, (
@@ -163,3 +147,27 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
         f"candidates) and balanced accuracy by {accuracy_change}, answers better than chance, and "
         "costs neither accuracy nor any group significantly."
     )
+
+
+def make_mitigation(
+    classifier: FairTPTClassifier,
+    audit: Audit,
+    methods: Mapping[str, Adapter],
+    chosen: str | None,
+    reason: str,
+) -> Mitigation:
+    """Return the mitigation with the chosen candidate, fitted on all images.
+
+    Args:
+        classifier: that was audited.
+        audit: the comparison of the candidates.
+        methods: the candidates as they answered, by their names.
+        chosen: the name of the method of choice, None if there is none.
+        reason: why, in a sentence.
+    """
+    if chosen is None:
+        return Mitigation(classifier.with_adapter(ZeroShot()), None, reason, audit)
+    adapter = methods[chosen]
+    if isinstance(adapter, CrossFitted):
+        adapter = adapter.fits.on_all_images
+    return Mitigation(classifier.with_adapter(adapter), adapter, reason, audit)

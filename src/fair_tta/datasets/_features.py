@@ -12,22 +12,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import safe_open
 
 from fair_tta._io import open_file, printable
 from fair_tta.datasets._image_paths import spellings, summarize_names
-from fair_tta.datasets._label_files import check_unpacked, unpacked_size
+from fair_tta.datasets._label_files import (
+    check_unpacked,
+    column_chunks,
+    zip_content_bytes,
+)
 from fair_tta.datasets._path_columns import ID_COLUMNS
 from fair_tta.errors import DatasetError, require
 from fair_tta.images._stored import Features, ImageSource
 
-_PROMPTS = ("prompts", "prompt", "texts", "text")
-_AT_ONCE = 8192  # rows that are checked together
-_FEATURE_TIMES = (
-    20  # by which files of features are packed: those of a model are some 1 to 3
-)
-_HAS_VECTOR = " rows that have a vector"  # beside the arrays of parquet
+_PROMPT_NAMES = ("prompts", "prompt", "texts", "text")
+
+# Rows that are checked together, so that a memory-mapped file is not loaded as a whole
+_CHUNK_ROWS = 8192
+
+# Features of models hardly compress: their files unpack to 1 to 3 times their size
+_MAX_FEATURE_RATIO = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +42,8 @@ class FeatureFile:
 
     Attributes:
         path: the file.
-        features: its rows, memory-mapped where the format allows it.
-        ids: of the rows; None if it has none, and then they are known by their numbers from 0 on.
+        features: its vectors, memory-mapped where the format allows it.
+        ids: the ids of the vectors; None if the file has none, and then the ids are "0", "1", ...
         missing: ids of rows that have no vector, which are not among `ids`.
     """
 
@@ -47,31 +53,25 @@ class FeatureFile:
     missing: Sequence[str] = ()
 
     def find_id(self, name: str) -> str | None:
-        """The id that is meant: as written, or with other slashes and accents; None if none is.
-
-        It may be `missing`.
-        """
-        known = (
-            form
-            for form in spellings(name)
-            if form in self.row_of_id or form in self._missing
-        )
-        return next(known, None)
+        """Return the id as the file spells it, None if there is none; it may be `missing`."""
+        for spelling in spellings(name):
+            if spelling in self.row_of_id or spelling in self._missing_ids:
+                return spelling
+        return None
 
     def source(self, name: str) -> ImageSource:
-        """The features of an id, for the runner."""
+        """Return the features of an id, for the runner."""
         return ImageSource(name, self.features[self.row_of_id[name]])
 
     @cached_property
-    def _missing(self) -> frozenset[str]:
-        """Ids without a vector."""
-        return frozenset(self.missing)
+    def row_of_id(self) -> dict[str, int]:
+        """The number of each id's vector."""
+        ids = map(str, range(len(self.features))) if self.ids is None else self.ids
+        return {name: row for row, name in enumerate(ids)}
 
     @cached_property
-    def row_of_id(self) -> dict[str, int]:
-        """The row of each id."""
-        names = map(str, range(len(self.features))) if self.ids is None else self.ids
-        return {name: place for place, name in enumerate(names)}
+    def _missing_ids(self) -> frozenset[str]:
+        return frozenset(self.missing)
 
 
 def read_features(
@@ -89,69 +89,69 @@ def read_features(
     Raises:
         DatasetError: the file cannot be read, a row has no direction, or ids repeat or are missing.
     """
-    held = _read(Path(path), ID_COLUMNS if id_column is None else (id_column,))
-    if id_column is not None and held.names is None:
+    table = _read_vectors(Path(path), ID_COLUMNS if id_column is None else [id_column])
+    if id_column is not None and table.names is None:
         raise DatasetError(f"{str(path)!r} has no ids called {id_column!r}.")
-    return FeatureFile(Path(path), Features(held.array), held.names, held.missing)
+    return FeatureFile(Path(path), Features(table.vectors), table.names, table.missing)
 
 
 def read_text_features(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, Any], float | None]:
-    """``{prompt: vector}`` of such a file, and its logit scale, None if it has none.
+    """Read features of prompts from a file like those of images, with prompts instead of ids.
 
-    ``prompts`` stand in place of ids; ``scale`` is an array of one number, or in the metadata.
+    Args:
+        path: the file, with ``prompts`` and ``features``; ``scale`` may be an array of one number,
+            or a number in the metadata (``.safetensors``).
+
+    Returns:
+        ``{prompt: vector}``, and the logit scale, None if the file has none.
     """
-    held = _read(Path(path), _PROMPTS)
-    if held.names is None:
+    table = _read_vectors(Path(path), _PROMPT_NAMES)
+    if table.names is None:
         raise DatasetError(
             f"{str(path)!r} has no prompts: call them 'prompts', beside 'features'."
         )
-    if held.missing:
+    if table.missing:
         raise DatasetError(
-            f"{str(path)!r} has prompts without a vector: {held.missing}."
+            f"{str(path)!r} has prompts without a vector: {table.missing}."
         )
-    return dict(zip(held.names, held.array, strict=True)), held.scale
+    return dict(zip(table.names, table.vectors, strict=True)), table.scale
 
 
 def is_feature_file(path: str | os.PathLike[str]) -> bool:
-    """By its name."""
+    """Return True for the names of files that `read_features` reads."""
     return Path(path).suffix.lower() in _READERS
 
 
-class _Held(NamedTuple):
-    """What a file of features holds: vectors with their names, names without one, and the scale."""
+class _StoredArrays(NamedTuple):
+    """Arrays and lists of a file by name, and which rows have a vector (all if None)."""
 
-    array: Any
+    arrays: dict[str, Any]
+    has_vector: npt.NDArray[np.bool_] | None = None
+
+
+class _NamedVectors(NamedTuple):
+    """Vectors ``[rows, dim]`` with their names, names without a vector, and the logit scale."""
+
+    vectors: npt.NDArray[Any]
     names: list[str] | None
     missing: list[str]
     scale: float | None
 
 
-def _read(path: Path, names: Sequence[str]) -> _Held:
-    """Return what a file holds, checked."""
+def _read_vectors(path: Path, usual_names: Sequence[str]) -> _NamedVectors:
+    """Return the checked vectors of a file; its names are the first array called as usual."""
     if not is_feature_file(path):
         raise DatasetError(f"{str(path)!r} should be a file of {', '.join(_READERS)}.")
-    open_file(path).close()  # or an error that names it
+    open_file(path).close()  # raises an error that names the file
+
+    # Read the arrays and choose vectors, names and scale
     try:
-        held = _READERS[path.suffix.lower()](path, names)
-        vectors = [
-            n for n, of in held.items() if isinstance(of, np.ndarray) and of.ndim == 2
-        ]
-        vectors = [n for n in vectors if n == "features" or held[n].dtype.kind == "f"]
-        if "features" not in held and len(vectors) != 1:
-            raise ValueError(
-                f"one array 'features' should hold its vectors; found {vectors}"
-            )
-        array = held["features" if "features" in held else vectors[0]]
-        ids = next((held[name] for name in names if name in held), None)
-        texts = (
-            None
-            if ids is None
-            else [i.decode() if isinstance(i, bytes) else i for i in ids]
-        )
-        has_vector = held.get(_HAS_VECTOR)
-        scale = float(held["scale"]) if "scale" in held else None
+        arrays, has_vector = _READERS[path.suffix.lower()](path, usual_names)
+        vectors = arrays[_choose_vectors(arrays)]
+        names = _choose_names(arrays, usual_names)
+        scale = float(arrays["scale"]) if "scale" in arrays else None
     except ImportError:
         raise
     except Exception as error:  # each library has its own for damaged files
@@ -161,129 +161,169 @@ def _read(path: Path, names: Sequence[str]) -> _Held:
         raise DatasetError(
             f"{str(path)!r} cannot be read: {printable(reason)}."
         ) from error
-    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
-        got = f"{array.dtype} {list(array.shape)}"
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or not vectors.size:
         raise DatasetError(
-            f"{str(path)!r} should hold floats of shape [rows, dim] (got {got})."
+            f"{str(path)!r} should hold floats of shape [rows, dim] "
+            f"(got {vectors.dtype} {list(vectors.shape)})."
         )
-    rows = len(array) if has_vector is None else len(has_vector)
-    nameless = [
-        place for place, name in enumerate(texts or ()) if name is None or name != name
-    ]
-    if nameless:
-        raise DatasetError(
-            f"{str(path)!r} has rows whose id is null: {summarize_names([*map(str, nameless)])}, "
-            "counted from 0; give each an id, or leave the rows out."
-        )
-    found = None if texts is None else [*map(str, texts)]
-    if found is not None and len(found) != rows:
-        raise DatasetError(f"{str(path)!r} has {len(found)} ids for {rows} vectors.")
+    if has_vector is None:
+        has_vector = np.ones(len(vectors), bool)
+
+    # Separate the names of rows that have no vector
+    texts = None if names is None else _check_names(path, names, len(has_vector))
     missing: list[str] = []
-    if has_vector is not None and not has_vector.all():
-        places = [str(place) for place in np.flatnonzero(~has_vector)]
-        if found is None:
+    if not has_vector.all():
+        if texts is None:
+            rows = [str(row) for row in np.flatnonzero(~has_vector)]
             raise DatasetError(
-                f"{str(path)!r} has rows without a vector, {summarize_names(places)}, counted "
-                "from 0, and no ids by which the others are known: give it ids, or leave such "
-                "rows out."
+                f"{str(path)!r} has rows without a vector, {summarize_names(rows)}, counted from "
+                "0, and no ids by which the others are known: give it ids, or leave such rows out."
             )
-        missing = [
-            name
-            for name, is_there in zip(found, has_vector, strict=True)
-            if not is_there
-        ]
-        found = [
-            name for name, is_there in zip(found, has_vector, strict=True) if is_there
-        ]
-    twice = [name for name, n in Counter([*(found or ()), *missing]).items() if n > 1]
-    parts = (array[i : i + _AT_ONCE] for i in range(0, len(array), _AT_ONCE))
-    good = np.concatenate([np.isfinite(part).all(1) & part.any(1) for part in parts])
-    bad = [str(i) if found is None else found[i] for i in np.flatnonzero(~good)]
-    for what, some in (
-        ("ids that repeat", twice),
-        ("vectors with NaN, infinity or only zeros", bad),
-    ):
-        if some:
-            raise DatasetError(f"{str(path)!r} has {what}: {summarize_names(some)}.")
-    return _Held(array, found, missing, scale)
+        missing = [texts[row] for row in np.flatnonzero(~has_vector)]
+        texts = [texts[row] for row in np.flatnonzero(has_vector)]
+    _check_directions(path, vectors, texts)
+    return _NamedVectors(vectors, texts, missing, scale)
 
 
-def _npy(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    return {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
+def _choose_vectors(arrays: dict[str, Any]) -> str:
+    """Return the name of the vectors: ``features``, or the only matrix of floats."""
+    if "features" in arrays:
+        return "features"
+    matrices = []
+    for name, array in arrays.items():
+        if (
+            isinstance(array, np.ndarray)
+            and array.ndim == 2
+            and array.dtype.kind == "f"
+        ):
+            matrices.append(name)
+    if len(matrices) != 1:
+        raise ValueError(
+            f"one array 'features' should hold its vectors; found {matrices}"
+        )
+    return matrices[0]
 
 
-def _npz(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    check_unpacked(unpacked_size(path), path.stat().st_size, _FEATURE_TIMES)
-    with np.load(path, allow_pickle=False) as held:
-        return dict(held)
+def _choose_names(
+    arrays: dict[str, Any], usual_names: Sequence[str]
+) -> list[Any] | None:
+    """Return the ids or prompts, None if there are none."""
+    for usual_name in usual_names:
+        if usual_name in arrays:
+            return [
+                name.decode() if isinstance(name, bytes) else name
+                for name in arrays[usual_name]
+            ]
+    return None
 
 
-def _safetensors(path: Path, names: Sequence[str]) -> dict[str, Any]:
+def _check_names(path: Path, names: Sequence[Any], n_rows: int) -> list[str]:
+    """Return ids or prompts as text; raise if some are missing or repeat."""
+    texts = []
+    without_name = []
+    for row, name in enumerate(names):
+        if name is None or name != name:  # NaN
+            without_name.append(str(row))
+        texts.append(str(name))
+    if without_name:
+        raise DatasetError(
+            f"{str(path)!r} has rows whose id is null: {summarize_names(without_name)}, counted "
+            "from 0; give each an id, or leave the rows out."
+        )
+    if len(texts) != n_rows:
+        raise DatasetError(f"{str(path)!r} has {len(texts)} ids for {n_rows} vectors.")
+    repeated = [text for text, n in Counter(texts).items() if n > 1]
+    if repeated:
+        raise DatasetError(
+            f"{str(path)!r} has ids that repeat: {summarize_names(repeated)}."
+        )
+    return texts
+
+
+def _check_directions(
+    path: Path, vectors: npt.NDArray[Any], names: Sequence[str] | None
+) -> None:
+    """Raise if some of the vectors ``[rows, dim]`` have no direction."""
+    bad = []
+    for start in range(0, len(vectors), _CHUNK_ROWS):
+        chunk = vectors[start : start + _CHUNK_ROWS]
+        is_good = np.isfinite(chunk).all(1) & chunk.any(1)
+        for row in (start + np.flatnonzero(~is_good)).tolist():
+            bad.append(str(row) if names is None else names[row])
+    if bad:
+        raise DatasetError(
+            f"{str(path)!r} has vectors with NaN, infinity or only zeros: {summarize_names(bad)}."
+        )
+
+
+def _read_npy(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
+    return _StoredArrays({"features": np.load(path, mmap_mode="r", allow_pickle=False)})
+
+
+def _read_npz(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
+    check_unpacked(zip_content_bytes(path), path.stat().st_size, _MAX_FEATURE_RATIO)
+    with np.load(path, allow_pickle=False) as archive:
+        return _StoredArrays(dict(archive))
+
+
+def _read_safetensors(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
+    arrays: dict[str, Any] = {}
     with safe_open(path, "pt") as file:
-        about = file.metadata() or {}
-        held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    half = {
-        name: of.float() if of.dtype is torch.bfloat16 else of
-        for name, of in held.items()
-    }
-    texts = {
-        name: json.loads(about[name]) for name in (*names, "scale") if name in about
-    }
-    return {name: of.numpy() for name, of in half.items()} | texts
+        for name in file.keys():  # noqa: SIM118 - the file is no dictionary
+            tensor = file.get_tensor(name)
+            if tensor.dtype is torch.bfloat16:  # which numpy does not have
+                tensor = tensor.float()
+            arrays[name] = tensor.numpy()
+        metadata = file.metadata() or {}
+    for name in (*usual_names, "scale"):
+        if name in metadata:
+            arrays[name] = json.loads(metadata[name])
+    return _StoredArrays(arrays)
 
 
-def _parquet(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    arrow, compute = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+def _read_parquet(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
+    arrow = require("pyarrow", "tables")
+    compute = require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")
 
-    def is_vector(kind: Any) -> bool:
-        return hasattr(kind, "value_type") and bool(
-            arrow.types.is_floating(kind.value_type)
-        )
+    # Lists of floats may be vectors; of other columns only names are read
+    vector_columns = []
+    text_columns = []
+    for field in parquet.read_schema(path):
+        item_type = getattr(field.type, "value_type", None)  # of lists
+        if item_type is not None and arrow.types.is_floating(item_type):
+            vector_columns.append(field.name)
+        elif field.name in usual_names:
+            text_columns.append(field.name)
 
-    some = [
-        f.name
-        for f in parquet.read_schema(path)
-        if f.name in names or is_vector(f.type)
-    ]
-    numbers = _parquet_numbers(parquet.read_metadata(path), some)
-    check_unpacked(4 * numbers, path.stat().st_size, _FEATURE_TIMES)
-    table = parquet.read_table(path, columns=some)
-    held: dict[str, Any] = {}
-    masks: dict[str, Any] = {}
-    for name, column in zip(some, table.itercolumns(), strict=True):
-        if not is_vector(column.type):
-            held[name] = column.to_pylist()
-        elif (
-            len(
-                set(compute.unique(compute.list_value_length(column)).to_pylist())
-                | {None}
-            )
-            == 2
-        ):
-            # rows without a vector have no numbers here: the others keep theirs by this mask
-            has_vector = column.is_valid().to_numpy(zero_copy_only=False)
-            flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            held[name] = flat.reshape(int(has_vector.sum()), -1)
-            masks[name] = has_vector
-    vectors = [name for name in masks if name == "features"] or [*masks]
-    if len(vectors) == 1:  # otherwise it is an error which is meant
-        held[_HAS_VECTOR] = masks[vectors[0]]
-    return held
+    # Equal vectors are stored once: count the numbers, of at least 4 bytes each in memory
+    columns = [*vector_columns, *text_columns]
+    chunks = column_chunks(parquet.read_metadata(path), columns)
+    n_numbers = sum(chunk.num_values for chunk in chunks)
+    check_unpacked(4 * n_numbers, path.stat().st_size, _MAX_FEATURE_RATIO)
 
-
-def _parquet_numbers(metadata: Any, names: Sequence[str]) -> int:
-    """Return how many numbers and texts some columns hold, however small they are written."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    columns = [group.column(j) for group in groups for j in range(metadata.num_columns)]
-    return sum(
-        c.num_values for c in columns if c.path_in_schema.partition(".")[0] in names
-    )
+    # Vectors become matrices, without the rows that are null
+    table = parquet.read_table(path, columns=columns)
+    arrays = {name: table.column(name).to_pylist() for name in text_columns}
+    masks = {}
+    for name in vector_columns:
+        column = table.column(name)
+        lengths = compute.unique(compute.list_value_length(column)).to_pylist()
+        if len(set(lengths) - {None}) != 1:
+            continue  # lists of different lengths are no vectors
+        masks[name] = column.is_valid().to_numpy(zero_copy_only=False)
+        numbers = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        arrays[name] = numbers.reshape(int(masks[name].sum()), -1)
+    # If there are several matrices without that name, `_choose_vectors` raises
+    has_vector = masks.get("features")
+    if has_vector is None and len(masks) == 1:
+        (has_vector,) = masks.values()
+    return _StoredArrays(arrays, has_vector)
 
 
 _READERS = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".safetensors": _safetensors,
-    ".parquet": _parquet,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+    ".parquet": _read_parquet,
 }

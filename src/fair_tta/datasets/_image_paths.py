@@ -15,88 +15,90 @@ from pathlib import Path, PureWindowsPath
 from fair_tta._io import find_image_files
 from fair_tta.datasets._records import Problem, ProblemKind
 
-# a path with nothing to make plain
-_PLAIN_PATH = re.compile(r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII)
+# A path that normalising does not change
+_NORMAL_PATH = re.compile(r"\w[\w-]*(/\w[\w-]*)*(\.\w+)?", re.ASCII)
 
 
 def image_problem(path: Path, name: str) -> Problem | None:
-    """Whether an image is there, without opening it."""
+    """Return what is wrong with the file of an image, without opening it."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except PermissionError:
         return Problem(ProblemKind.CLOSED_IMAGE, name)
     except (OSError, ValueError):  # ValueError: a null character in the name
         return Problem(ProblemKind.MISSING_IMAGE, name)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return Problem(ProblemKind.MISSING_IMAGE, name)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return Problem(ProblemKind.NOT_A_FILE, name)
-    return None if found.st_size else Problem(ProblemKind.EMPTY_IMAGE, name)
+    return None if status.st_size else Problem(ProblemKind.EMPTY_IMAGE, name)
 
 
 def find_images(
-    names: Iterable[str], images: Path, labels: Path
+    names: Iterable[str], images: Path, label_file: Path
 ) -> tuple[dict[str, tuple[Path, Problem | None]], list[Problem]]:
-    """The files that cells mean, or why there is none; and notes about the folder as a whole.
+    """Find the files that the cells of a label file mean.
 
     Paths are as written, or with the slashes and accents of this machine, in the folder of the
-    images or beside the label file. Those of another machine are known by their ends.
+    images or beside the label file. Those of another machine are matched by their ends.
+
+    Returns:
+        ``{name: (path, what is wrong with it)}``, and notes about the folder as a whole.
     """
-    found = {
-        name: find_image(name, (images, labels.parent)) for name in dict.fromkeys(names)
-    }
-    there = [path for path in find_image_files(images) if isinstance(path, str)]
-    missing = [name for name, (_, why) in found.items() if _is_missing(why)]
-    ends = {
-        name: file
-        for name, file in _match_ends(missing, there).items()
-        if os.path.relpath(file, images) != name  # such as a link that leads nowhere
-    }
-    found |= {
-        name: (Path(file), image_problem(Path(file), name))
-        for name, file in ends.items()
-    }
+    folders = (images, label_file.parent)
+    listed = [path for path in find_image_files(images) if isinstance(path, str)]
+    located = {}
+    missing = []
+    for name in names:
+        if name not in located:
+            located[name] = find_image(name, folders)
+            if _is_missing(located[name][1]):
+                missing.append(name)
     notes = []
-    if ends:
-        name, file = next(iter(ends.items()))
-        what = f"{len(ends)} in {labels.name}, such as {name} for {os.path.relpath(file, images)}"
-        notes.append(Problem(ProblemKind.OTHER_MACHINE, what))
-    named = {file_of(path) for path, _ in found.values()}
-    other = [
-        os.path.relpath(path, images)
-        for path in there
-        if file_of(Path(path)) not in named
-    ]
-    if other:
-        lost = sum(_is_missing(why) for _, why in found.values())
-        what = f"images without a row: {summarize_names(other)}; rows without an image: {lost}"
-        notes.append(Problem(ProblemKind.UNPAIRED, what))
-    return found, notes
+
+    # Match what is missing by the ends of the paths
+    matches = {}
+    for name, file in match_by_ends(missing, listed).items():
+        relative = os.path.relpath(file, images)
+        if relative != name:  # such as a link that leads nowhere
+            matches[name] = relative
+            located[name] = (Path(file), image_problem(Path(file), name))
+    if matches:
+        name, relative = next(iter(matches.items()))
+        detail = f"{len(matches)} in {label_file.name}, such as {name} for {relative}"
+        notes.append(Problem(ProblemKind.OTHER_MACHINE, detail))
+
+    # Images without a row may be those that rows without an image should name
+    named_files = set()
+    n_missing = 0
+    for path, problem in located.values():
+        named_files.add(file_of(path))
+        n_missing += _is_missing(problem)
+    unnamed = []
+    for file in listed:
+        if file_of(Path(file)) not in named_files:
+            unnamed.append(os.path.relpath(file, images))
+    if unnamed:
+        detail = (
+            f"images without a row: {summarize_names(unnamed)}; "
+            f"rows without an image: {n_missing}"
+        )
+        notes.append(Problem(ProblemKind.UNPAIRED, detail))
+    return located, notes
 
 
 def file_of(path: Path) -> str:
-    """One text for one file, however its path is spelt; links to folders are followed."""
+    """Return one text for one file, however its path is spelt; links to folders are followed."""
     folder, name = os.path.split(path)
-    return _file_in(os.getcwd(), folder, name)
-
-
-def _file_in(here: str, folder: str, name: str) -> str:
-    """`file_of` a name in a folder, which may be relative to the current one."""
-    place = os.path.join(_real_below(here, folder), name)
-    if sys.platform == "darwin":  # whose disks do not tell these apart
-        place = unicodedata.normalize("NFC", place)
-    return os.path.normcase(place)
-
-
-@lru_cache(maxsize=2**16)
-def _real_below(here: str, folder: str) -> str:
-    """Return a folder without links."""
-    return real_folder(os.path.join(here, folder))
+    real_path = os.path.join(real_folder(os.path.join(os.getcwd(), folder)), name)
+    if sys.platform == "darwin":  # whose disks ignore how accents are composed
+        real_path = unicodedata.normalize("NFC", real_path)
+    return os.path.normcase(real_path)
 
 
 @lru_cache(maxsize=2**16)  # a dataset may have a folder for each person
 def real_folder(folder: str) -> str:
-    """Without links."""
+    """Return a folder without links."""
     try:
         return os.path.realpath(folder)
     except (OSError, ValueError):  # ValueError: a null character in the name
@@ -108,76 +110,105 @@ def _is_missing(problem: Problem | None) -> bool:
 
 
 def find_image(name: str, folders: Sequence[Path]) -> tuple[Path, Problem | None]:
-    """The file that a cell means: as written, or with the slashes and accents of this machine."""
-    places = list(
-        dict.fromkeys(folder / form for folder in folders for form in spellings(name))
-    )
-    problems = []
-    for path in places:
-        problem = image_problem(path, name)
-        if problem is None:
-            return path, None
-        problems.append(problem)
-    return places[0], min(problems, key=_is_missing)
+    """Return the file that a cell means: the first good one of its spellings in the folders.
 
-
-def _match_ends(names: Iterable[str], files: Iterable[str]) -> dict[str, str]:
-    """``{name: file}`` of paths of another machine: the file with the longest common end.
-
-    There should be one such file. Of a relative path the whole should be its end. Once a path is
-    found, others that begin with what differs in it lie below the same folder, or nowhere: if
-    ``D:/faces/test/1.jpg`` is ``test/1.jpg``, then ``D:/faces/train/1.jpg`` is not.
+    If there is none, the path is as written in the first folder.
     """
+    reported = None
+    for folder in folders:
+        for spelling in dict.fromkeys(spellings(name)):
+            path = folder / spelling
+            problem = image_problem(path, name)
+            if problem is None:
+                return path, None
+            # Report a file that cannot be used rather than one that is missing
+            if reported is None or (_is_missing(reported) and not _is_missing(problem)):
+                reported = problem
+    return folders[0] / name, reported
 
-    def backwards(path: str) -> list[str]:
-        return [*map(_composed, reversed(PureWindowsPath(path).parts))]
 
-    ends = sorted((backwards(os.path.abspath(file)), file) for file in files)
-    pairs = []
+def match_by_ends(names: Iterable[str], files: Iterable[str]) -> dict[str, str]:
+    """Return ``{name: file}`` of paths of another machine, by their longest common ends.
+
+    A match has to be the only file with that end, and a relative path has to be matched as a
+    whole. Once a path is matched, others that begin with what differs in it lie below the same
+    folder, or nowhere: if ``D:/faces/test/1.jpg`` is ``test/1.jpg``, then ``D:/faces/train/1.jpg``
+    is not.
+    """
+    reversed_files = sorted(
+        (_reversed_parts(os.path.abspath(file)), file) for file in files
+    )
+    candidates = []
     for name in names:
-        parts = backwards(name)
-        place = bisect_left(ends, (parts, ""))
-        close = ends[max(0, place - 2) : place + 2]
-        shared = [len(os.path.commonprefix([parts, end])) for end, _ in close]  # noqa: RUF071
-        most = max(shared, default=0)
-        least = 1 if PureWindowsPath(name).anchor else len(parts)
-        if 0 < least <= most and shared.count(most) == 1:
-            begins = tuple(reversed(parts[most:]))
-            pairs.append((begins, name, close[shared.index(most)][1]))
-    known: set[tuple[str, ...]] = set()
-    found = {}
-    for begins, name, file in sorted(pairs, key=lambda pair: len(pair[0])):
-        if not any(begins[:n] in known for n in range(1, len(begins))):
-            known.add(begins)
-            found[name] = file
-    return found
+        # In this order, the files with the longest common end stand beside the name
+        parts = _reversed_parts(name)
+        index = bisect_left(reversed_files, (parts, ""))
+        neighbours = reversed_files[max(0, index - 2) : index + 2]
+        longest = 0
+        best_files = []
+        for file_parts, file in neighbours:
+            length = _common_length(parts, file_parts)
+            if length > longest:
+                longest = length
+                best_files = [file]
+            elif length == longest:
+                best_files.append(file)
+        required = 1 if PureWindowsPath(name).anchor else len(parts)
+        if 0 < required <= longest and len(best_files) == 1:
+            differing_start = tuple(reversed(parts[longest:]))
+            candidates.append((differing_start, name, best_files[0]))
+
+    # Shorter starts first: they decide about all paths that begin with them
+    candidates.sort(key=lambda candidate: len(candidate[0]))
+    known_starts: set[tuple[str, ...]] = set()
+    matches = {}
+    for start, name, file in candidates:
+        if not any(start[:n] in known_starts for n in range(1, len(start))):
+            known_starts.add(start)
+            matches[name] = file
+    return matches
 
 
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
+def _reversed_parts(path: str) -> list[str]:
+    """Return the parts of a path of any machine, the file first, with composed accents."""
+    composed = unicodedata.normalize("NFC", path)
+    return list(reversed(PureWindowsPath(composed).parts))
+
+
+def _common_length(parts: Sequence[str], other_parts: Sequence[str]) -> int:
+    """Return how many elements two lists have in common at their beginnings."""
+    length = 0
+    for part, other_part in zip(parts, other_parts, strict=False):
+        if part != other_part:
+            break
+        length += 1
+    return length
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """A name as written, and with the slashes and accents of other machines."""
-    plain = name.replace("\\", "/")
-    return name, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
+    """Return a name as written, and with the slashes and accents of other machines."""
+    with_slashes = name.replace("\\", "/")
+    composed = unicodedata.normalize("NFC", with_slashes)
+    decomposed = unicodedata.normalize("NFD", with_slashes)
+    return name, with_slashes, composed, decomposed
 
 
 def summarize_names(names: Sequence[str]) -> str:
-    """How many there are, and the first of them."""
-    more = ", ..." if len(names) > 3 else ""
-    return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"
+    """Return how many names there are, and the first three of them."""
+    first = ", ".join(map(repr, names[:3]))
+    ellipsis = ", ..." if len(names) > 3 else ""
+    return f"{len(names)} ({first}{ellipsis})"
 
 
 def key_of(path: Path, images: Path, name: str) -> str:
-    """The name within the folder of the images; outside of it as it is written."""
-    if _PLAIN_PATH.fullmatch(name) and os.path.join(images, name) == str(path):
-        return name
-    found, asked = os.path.abspath(path), os.path.abspath(images)
-    for folder in (asked, real_folder(asked)):
-        if os.path.normcase(found).startswith(
-            os.path.normcase(os.path.join(folder, ""))
-        ):
-            name = os.path.relpath(found, folder)
+    """Return a path relative to the folder of the images, or as written if it is outside."""
+    if _NORMAL_PATH.fullmatch(name) and os.path.join(images, name) == str(path):
+        return name  # by far the most frequent case
+    absolute = os.path.abspath(path)
+    images_folder = os.path.abspath(images)
+    for folder in (images_folder, real_folder(images_folder)):
+        beginning = os.path.normcase(os.path.join(folder, ""))
+        if os.path.normcase(absolute).startswith(beginning):
+            name = os.path.relpath(absolute, folder)
             break
     return os.path.normpath(name).replace(os.sep, "/")

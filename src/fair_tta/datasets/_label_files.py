@@ -1,4 +1,4 @@
-"""Label files as they are found: their formats, and the images that they mean."""
+"""Formats of label files: CSV, JSON lines, Excel and parquet, read row by row."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 from zipfile import ZipFile
 
 from fair_tta._io import open_file, printable
@@ -21,52 +20,61 @@ from fair_tta.errors import DatasetError, require, suggest_name
 
 _SEPARATORS = ",;\t|"
 
-_START = 4096  # bytes that tell what a file is
+# Characters at the beginning of a file by which other content is recognised
+_PREVIEW_LENGTH = 4096
 
-_MOST_CELLS = (
-    20_000_000  # of columns that are read: each takes some 100 bytes as an object
-)
+# Limits that keep a small hostile file from filling memory. A cell takes about 100 bytes as an
+# object, so that the cells that are read take at most 2 GB.
+_MAX_CELLS = 20_000_000
 
-_MOST_COLUMNS = 2**14  # as many as Excel has
+# Those of Excel
+_MAX_COLUMNS = 2**14
+_MAX_SHEET_ROWS = 2**20
 
-_MOST_SHEET_ROWS = 2**20  # likewise
+_MAX_UNPACKED_BYTES = 2**30
 
-_FREELY = (
-    2**24
-)  # bytes that a file may always be when it is unpacked: seconds of a processor
+# Files that unpack to this size take seconds at most, however well they are packed
+_HARMLESS_BYTES = 2**24
 
-_MOST_UNPACKED = 2**30  # bytes of a table
+# Sheets that people write unpack to 15 to 50 times their size
+_MAX_TABLE_RATIO = 100
 
-_TABLE_TIMES = 100  # by which tables are packed: sheets that people have some 15 to 50
+# Cells of parquet that are converted together
+_BATCH_CELLS = 2**16
 
-_AT_ONCE = 2**16  # cells of parquet
 
-
-class LabelRow(NamedTuple):  # of which there may be millions
-    """The wanted cells of one row, stripped, and the line of the file where it ends."""
+class LabelRow(NamedTuple):  # a tuple, as there may be millions
+    """The requested cells of one row, stripped, and the line of the file where it ends."""
 
     line: int
     cells: dict[str, str]
 
 
-Lines = Callable[[Sequence[str]], Iterator[tuple[int, dict[str, str] | None]]]
-"""The lines of a table, each with the cells that are asked for, by column and stripped; None if it
-has not as many cells as the header."""
+RawRow: TypeAlias = Mapping[str, Any]
+"""The cells of a row by column, as the format holds them."""
+
+ReadLines: TypeAlias = Callable[[Sequence[str]], Iterator[tuple[int, RawRow | None]]]
+"""Yields line numbers and rows with at least these columns; None for a malformed row."""
 
 
 class LabelTable:
     """A file with a header: CSV, JSON lines, the first sheet of an Excel file, or parquet.
 
-    Its content decides which. The separator of CSV is the one that finds the wanted columns. A row
-    of CSV that has not as many cells as the header is a problem, for its cells may stand under the
-    wrong names; empty cells at its end do not count. `to_csv` makes CSV of its text, line by line,
-    if it has another format.
+    The content decides the format. The separator of CSV is the one that finds the required
+    columns. A row of CSV whose number of cells differs from the header is a problem, because its
+    cells may stand under the wrong names; empty cells at its end do not count.
+
+    Args:
+        path: the file.
+        required: columns that it should have.
+        to_csv: converts its text to CSV, line by line, if it has another format.
     """
 
     def __init__(
-        self, path: Path, wanted: Sequence[str], to_csv: Callable[[str], str] = str
+        self, path: Path, required: Sequence[str], to_csv: Callable[[str], str] = str
     ) -> None:
-        self.path, self._encoding = path, "utf-8"
+        self.path = path
+        self._encoding = "utf-8"
         try:
             with open_file(path, pipes=True) as file:
                 data = file.read()
@@ -74,257 +82,314 @@ class LabelTable:
             raise DatasetError(
                 f"cannot read {str(path)!r}: {error.strerror or error}."
             ) from error
+
         self.header: list[str]
-        self._lines: Lines
+        self._read_lines: ReadLines
         if data.startswith(b"PK\3\4"):
-            self.header, self._lines = _excel(path, data)
+            self.header, self._read_lines = _open_excel(path, data)
         elif data.startswith(b"PAR1"):
-            self.header, self._lines = _parquet(path, data)
+            self.header, self._read_lines = _open_parquet(path, data)
         else:
-            text, self._encoding = _read_text(path, data)
+            text, self._encoding = _decode(data)
+            _check_is_table(path, text)
             if text.lstrip().startswith("{"):
-                self.header, self._lines = _json_lines(path, text)
+                self.header, self._read_lines = _open_json_lines(path, text)
             else:
-                self.header, self._lines = _csv(path, to_csv(text), wanted)
-        if len(self.header) > _MOST_COLUMNS:
+                self.header, self._read_lines = _open_csv(path, to_csv(text), required)
+
+        if len(self.header) > _MAX_COLUMNS:
             raise DatasetError(
-                f"{str(path)!r} has {len(self.header):,} columns, more than {_MOST_COLUMNS:,}: "
+                f"{str(path)!r} has {len(self.header):,} columns, more than {_MAX_COLUMNS:,}: "
                 "keep those that you need."
             )
-        missing = [name for name in wanted if name not in self.header]
+        missing = [name for name in required if name not in self.header]
         if missing:
             raise DatasetError(
-                f"{str(path)!r} should have the columns {list(wanted)}, but lacks {missing} "
+                f"{str(path)!r} should have the columns {list(required)}, but lacks {missing} "
                 f"(it has {self.header}).{suggest_name(missing[0], self.header)}"
             )
-        self.check_once(wanted)
+        self.check_unique(required)
 
-    def check_once(self, columns: Sequence[str]) -> None:
-        """Raise if several columns have one of these names: formats differ in which they read."""
-        twice = sorted({name for name in columns if self.header.count(name) > 1})
-        if twice:
+    def check_unique(self, columns: Sequence[str]) -> None:
+        """Raise if the header has one of these names twice."""
+        repeated = {name for name in columns if self.header.count(name) > 1}
+        if repeated:
             raise DatasetError(
-                f"{str(self.path)!r} has more than one column called {twice}."
+                f"{str(self.path)!r} has more than one column called {sorted(repeated)}."
             )
 
     def rows(
         self, columns: Sequence[str], official: int | None = None
     ) -> Iterator[LabelRow | Problem]:
-        """Row by row the cells of some columns, or what is wrong with the row; at the end whether
-        there are as many as there should be, if that is known."""
+        """Yield some cells of each row, or what is wrong with the row or the file.
+
+        Args:
+            columns: the columns to read.
+            official: the number of rows that the file should have, if that is known.
+        """
+        name = self.path.name
         if self._encoding == "cp1252":
-            yield Problem(ProblemKind.ENCODING, self.path.name)
-        count = 0
-        for line, cells in self._lines(columns):
-            count += 1
-            if cells is None:
-                yield Problem(
-                    ProblemKind.MALFORMED_ROW, f"{self.path.name} line {line}"
-                )
-            else:
-                yield LabelRow(line, cells)
-        if official is not None and count != official:
+            yield Problem(ProblemKind.ENCODING, name)
+        n_rows = 0
+        for line, raw in self._read_lines(columns):
+            n_rows += 1
+            if raw is None:
+                yield Problem(ProblemKind.MALFORMED_ROW, f"{name} line {line}")
+                continue
+            cells = {column: _cell_text(raw.get(column)) for column in columns}
+            yield LabelRow(line, cells)
+        if official is not None and n_rows != official:
             yield Problem(
-                ProblemKind.PARTIAL, f"{self.path.name}: {count} instead of {official}"
+                ProblemKind.PARTIAL, f"{name}: {n_rows} instead of {official}"
             )
 
 
-def _csv(path: Path, text: str, wanted: Sequence[str]) -> tuple[list[str], Lines]:
-    text = re.sub(r'\A"?sep=[^\r\n]*', "", text, flags=re.I)  # Excel's separator
+def _decode(data: bytes) -> tuple[str, str]:
+    """Return the text of a file and its encoding."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace"), "utf-16"
+    try:
+        return data.decode("utf-8-sig"), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace"), "cp1252"
 
-    def raw(separator: str) -> Iterator[tuple[int, list[str]]]:
-        """Rows that are not blank, with their lines."""
-        lines = io.StringIO(text, newline="")
+
+def _check_is_table(path: Path, text: str) -> None:
+    """Raise if a text is known to be something else, such as a failed download."""
+    start = text[:_PREVIEW_LENGTH].strip()
+    flags = re.IGNORECASE | re.DOTALL
+    if re.match(r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", start, flags):
+        title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", start, flags)
+        titled = f", titled {title[1]!r}" if title else ""
+        raise DatasetError(
+            f"{str(path)!r} is a web page (HTML) saved under that name{titled}, not a label file: "
+            "its download has failed (such pages come when a quota is exceeded). Get it again."
+        )
+    if not start:
+        raise DatasetError(f"{str(path)!r} is empty. Get it again.")
+    if start.startswith("version https://git-lfs"):
+        raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
+    if "\0" in start:
+        raise DatasetError(
+            f"{str(path)!r} is not text (an archive? Unpack it. An old spreadsheet? Save it as "
+            ".xlsx or .csv)."
+        )
+
+
+def _open_csv(
+    path: Path, text: str, required: Sequence[str]
+) -> tuple[list[str], ReadLines]:
+    # Excel may name its separator in a line before the header
+    text = re.sub(r'\A"?sep=[^\r\n]*', "", text, flags=re.IGNORECASE)
+
+    def split(separator: str) -> Iterator[tuple[int, list[str]]]:
+        """Yield the rows that are not blank, with their lines."""
         reader = csv.reader(
-            lines, delimiter=separator, skipinitialspace=True, strict=True
+            io.StringIO(text, newline=""),
+            delimiter=separator,
+            skipinitialspace=True,
+            strict=True,
         )
         try:
-            yield from ((reader.line_num, cells) for cells in reader if cells)
+            for cells in reader:
+                if cells:
+                    yield reader.line_num, cells
         except csv.Error as error:
             raise DatasetError(
                 f"{str(path)!r} cannot be read from line {reader.line_num} on: {error} "
                 "(a quotation mark that is not closed?)."
             ) from error
 
-    found = []
-    for sign in _SEPARATORS:
-        with suppress(
-            DatasetError
-        ):  # names in quotes, with another separator between them
-            _, names = next(raw(sign), (0, []))
-            found.append((_trimmed(names), sign))
-    if not found:
-        next(raw(_SEPARATORS[0]))  # raises
-    header, separator = max(
-        found, key=lambda one: (set(wanted) <= set(one[0]), len(one[0]))
+    headers: dict[str, list[str]] = {}
+    for separator in _SEPARATORS:
+        # Quoted names are malformed where another separator stands between them
+        with suppress(DatasetError):
+            _, names = next(split(separator), (0, []))
+            headers[separator] = _strip_header(names)
+    if not headers:
+        next(split(_SEPARATORS[0]))  # raises
+    best = max(
+        headers,
+        key=lambda sign: (set(required) <= set(headers[sign]), len(headers[sign])),
     )
+    header = headers[best]
 
-    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None]]:
-        for line, row in islice(raw(separator), 1, None):
-            if any(map(str.strip, row)):  # spreadsheets leave others at the end
-                is_whole = len(row) >= len(header) and not any(
-                    map(str.strip, row[len(header) :])
-                )
-                cells = dict(zip(header, row, strict=False))
-                yield line, _cells(cells, columns) if is_whole else None
+    def read_lines(columns: Sequence[str]) -> Iterator[tuple[int, RawRow | None]]:
+        rows = split(best)
+        next(rows, None)  # the header
+        for line, cells in rows:
+            if _is_blank(cells):  # spreadsheets leave rows of separators at the end
+                continue
+            is_whole = len(cells) >= len(header) and _is_blank(cells[len(header) :])
+            yield line, dict(zip(header, cells, strict=False)) if is_whole else None
 
-    return header, lines
+    return header, read_lines
 
 
-def _excel(path: Path, data: bytes) -> tuple[list[str], Lines]:
+def _is_blank(cells: Iterable[str]) -> bool:
+    return not any(map(str.strip, cells))
+
+
+def _open_excel(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
     openpyxl = require("openpyxl", "tables")
-
-    with _reading(path, "an Excel file"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of styles that it does not know
-        check_unpacked(unpacked_size(io.BytesIO(data)), len(data), _TABLE_TIMES)
-        sheet = openpyxl.load_workbook(
-            io.BytesIO(data), True, data_only=True
-        ).worksheets[0]
+    with _unreadable_as_error(path, "an Excel file"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles that openpyxl does not support
+        file = io.BytesIO(data)
+        check_unpacked(zip_content_bytes(file), len(data), _MAX_TABLE_RATIO)
+        workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        sheet = workbook.worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
-        top, names = next(_sheet_rows(sheet, 1, None), (0, ()))
-        header = _trimmed(map(_text, names))
-        # cells without a name are not looked at: one at the right edge makes 16,384 of a row
-        rows = list(_sheet_rows(sheet, top + 1, len(header))) if header else []
+        first_line, names = next(_sheet_rows(sheet, 1, None), (0, ()))
+        header = _strip_header(_cell_text(name) for name in names)
+        # One cell at the right edge makes a row 16,384 cells wide: read named columns only
+        rows = list(_sheet_rows(sheet, first_line + 1, len(header))) if header else []
 
-    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-        places = {name: header.index(name) for name in columns}
-        for line, row in rows:
-            cells = {
-                name: row[place] for name, place in places.items() if place < len(row)
-            }
-            yield line, _cells(cells, columns)
+    def read_lines(columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
+        for line, cells in rows:
+            yield line, dict(zip(header, cells, strict=False))
 
-    return header, lines
+    return header, read_lines
 
 
 def _sheet_rows(
-    sheet: Any, first: int, columns: int | None
+    sheet: Any, first_line: int, n_columns: int | None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Yield the rows of a sheet that are not blank, with their numbers, from the first on.
+    """Yield the rows of a sheet that are not blank, with their line numbers.
 
     Raises:
         ValueError: there are more rows or cells than a table of labels has.
     """
-    cells = 0
-    rows = sheet.iter_rows(min_row=first, max_col=columns, values_only=True)
-    for line, row in enumerate(rows, start=first):
-        if line > _MOST_SHEET_ROWS:  # a number in the file, which may be any
-            raise ValueError(f"it has more than {_MOST_SHEET_ROWS:,} rows")
-        cells += len(row)  # of blank rows too, which take their time
-        if cells > _MOST_CELLS:
+    n_cells = 0
+    rows = sheet.iter_rows(min_row=first_line, max_col=n_columns, values_only=True)
+    for line, cells in enumerate(rows, start=first_line):
+        # The file states the numbers of its rows, and openpyxl fills all gaps
+        if line > _MAX_SHEET_ROWS:
+            raise ValueError(f"it has more than {_MAX_SHEET_ROWS:,} rows")
+        n_cells += len(cells)
+        if n_cells > _MAX_CELLS:
             raise ValueError(
-                f"it has more than {_MOST_CELLS:,} cells: keep what you need"
+                f"it has more than {_MAX_CELLS:,} cells: keep what you need"
             )
-        if any(value is not None and value != "" for value in row):
-            yield line, row
+        if any(cell not in (None, "") for cell in cells):
+            yield line, cells
 
 
-def _parquet(path: Path, data: bytes) -> tuple[list[str], Lines]:
-    arrow, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+def _open_parquet(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
+    arrow = require("pyarrow", "tables")
+    parquet = require("pyarrow.parquet", "tables")
     types = arrow.types
-    with _reading(path, "parquet"):
-        schema = parquet.read_schema(arrow.BufferReader(data))
-        fields = [field for field in schema if not types.is_nested(field.type)]
-        # a text that many rows share stays one text
-        texts = [
-            f.name
-            for f in fields
-            if types.is_string(f.type) or types.is_large_string(f.type)
-        ]
-        file = parquet.ParquetFile(arrow.BufferReader(data), read_dictionary=texts)
-        header = _trimmed(field.name for field in fields)
-    written = {field.name.strip(): field.name for field in reversed(fields)}
+    text_columns = []
+    name_in_file: dict[str, str] = {}
+    with _unreadable_as_error(path, "parquet"):
+        names = []
+        for field in parquet.read_schema(arrow.BufferReader(data)):
+            if types.is_nested(field.type):
+                continue
+            names.append(field.name)
+            name_in_file.setdefault(field.name.strip(), field.name)
+            if types.is_string(field.type) or types.is_large_string(field.type):
+                text_columns.append(field.name)
+        header = _strip_header(names)
+        # As a dictionary, a text that many rows share stays one object
+        file = parquet.ParquetFile(
+            arrow.BufferReader(data), read_dictionary=text_columns
+        )
 
-    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-        names = list(dict.fromkeys(columns))
-        chosen = [written[name] for name in names]
-        total = file.metadata.num_rows
-        with _reading(path, "parquet"):
-            if total * len(names) > _MOST_CELLS:
+    def read_lines(columns: Sequence[str]) -> Iterator[tuple[int, RawRow]]:
+        unique = list(dict.fromkeys(columns))
+        chosen = [name_in_file[name] for name in unique]
+        with _unreadable_as_error(path, "parquet"):
+            metadata = file.metadata
+            if metadata.num_rows * len(unique) > _MAX_CELLS:
                 raise ValueError(
-                    f"it has {total:,} rows x {len(names)} columns that are read, and at most "
-                    f"{_MOST_CELLS:,} cells are: keep the rows that you need"
+                    f"it has {metadata.num_rows:,} rows x {len(unique)} columns that are read, "
+                    f"and at most {_MAX_CELLS:,} cells are: keep the rows that you need"
                 )
-            check_unpacked(
-                _column_bytes(file.metadata, chosen), len(data), _TABLE_TIMES
-            )
-            size = max(1, _AT_ONCE // max(1, len(names)))
-            yield from ((line, {}) for line in range(1, total + 1) if not names)
-            numbers = count(1)
-            for batch in file.iter_batches(size, columns=chosen) if names else ():
-                cells = [_column_texts(arrow, batch.column(name)) for name in chosen]
-                for *row, line in zip(*cells, numbers, strict=False):
-                    yield line, dict(zip(names, row, strict=True))
+            chunks = column_chunks(metadata, chosen)
+            n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
+            check_unpacked(n_bytes, len(data), _MAX_TABLE_RATIO)
 
-    return header, lines
+            line = 0
+            batch_rows = max(1, _BATCH_CELLS // max(1, len(unique)))
+            for batch in file.iter_batches(batch_rows, columns=chosen):
+                texts = [_column_texts(arrow, batch.column(name)) for name in chosen]
+                for cells in zip(*texts, strict=True):
+                    line += 1
+                    yield line, dict(zip(unique, cells, strict=True))
+
+    return header, read_lines
 
 
-def _column_bytes(metadata: Any, names: Collection[str]) -> int:
-    """Return how many bytes some columns of a parquet file are when they are unpacked."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    columns = (group.column(j) for group in groups for j in range(metadata.num_columns))
-    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in names)
+def column_chunks(metadata: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the metadata of each chunk of some columns of a parquet file."""
+    # The path of a list continues below its column, as in "vectors.list.element"
+    paths = tuple(f"{column}." for column in columns)
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            if f"{chunk.path_in_schema}.".startswith(paths):
+                yield chunk
 
 
 def _column_texts(arrow: Any, column: Any) -> list[str]:
-    """Return the cells of a column as text; equal ones are made once."""
-    try:
-        coded = (
-            column
-            if arrow.types.is_dictionary(column.type)
-            else column.dictionary_encode()
-        )
-    except arrow.ArrowNotImplementedError:  # not of all types
-        return [_text(value).strip() for value in column.to_pylist()]
-    places = coded.indices.fill_null(len(coded.dictionary)).to_pylist()
-    # the dictionary of a batch has the texts of all batches before it
-    used = sorted({*places} - {len(coded.dictionary)})
-    values = coded.dictionary.take(arrow.array(used, arrow.int64())).to_pylist()
-    texts = {
-        place: _text(value).strip() for place, value in zip(used, values, strict=True)
-    }
-    texts[len(coded.dictionary)] = ""
-    return [*map(texts.__getitem__, places)]
+    """Return the cells of a column as text; equal cells share one object."""
+    if not arrow.types.is_dictionary(column.type):
+        try:
+            column = column.dictionary_encode()
+        except arrow.ArrowNotImplementedError:  # not possible for all types
+            return [_cell_text(value) for value in column.to_pylist()]
+    indices = column.indices.to_pylist()
+    # The dictionary of a batch also holds the texts of all batches before it
+    used = sorted(set(indices) - {None})
+    values = column.dictionary.take(arrow.array(used, arrow.int64())).to_pylist()
+    texts = {None: ""}
+    for index, value in zip(used, values, strict=True):
+        texts[index] = _cell_text(value)
+    return [texts[index] for index in indices]
 
 
-def unpacked_size(file: IO[bytes] | Path) -> int:
-    """Return how many bytes the parts of a zip file say that they are."""
+def zip_content_bytes(file: IO[bytes] | Path) -> int:
+    """Return the total size that a zip file states for its parts, in bytes."""
     with ZipFile(file) as archive:
         return sum(part.file_size for part in archive.infolist())
 
 
-def check_unpacked(unpacked: int, packed: int, times: int) -> None:
-    """Raise ValueError if a file would become too large, or is packed as no honest one is."""
-    if unpacked > _MOST_UNPACKED or unpacked > max(_FREELY, times * packed):
+def check_unpacked(unpacked: int, packed: int, max_ratio: int) -> None:
+    """Raise ValueError if a file would unpack to too many bytes.
+
+    Args:
+        unpacked: the size after unpacking, in bytes.
+        packed: the size of the file, in bytes.
+        max_ratio: the largest ratio of both in files that are no attack.
+    """
+    limit = min(_MAX_UNPACKED_BYTES, max(_HARMLESS_BYTES, max_ratio * packed))
+    if unpacked > limit:
         raise ValueError(
             f"it would be {unpacked:,} bytes when it is unpacked, {unpacked // max(1, packed):,} "
             "times what it is: save it again in another format"
         )
 
 
-def _json_lines(path: Path, text: str) -> tuple[list[str], Lines]:
-    def raw() -> Iterator[tuple[int, dict[str, Any]]]:
-        for line, written in enumerate(io.StringIO(text, newline=None), start=1):
-            if written.strip():
-                with _reading(path, f"JSON lines, in line {line}"):
-                    row = json.loads(written)
-                    if not isinstance(row, dict):
-                        raise ValueError("not an object")
-                yield line, row
+def _open_json_lines(path: Path, text: str) -> tuple[list[str], ReadLines]:
+    def parse() -> Iterator[tuple[int, dict[str, Any]]]:
+        for line, json_text in enumerate(io.StringIO(text, newline=None), start=1):
+            if not json_text.strip():
+                continue
+            with _unreadable_as_error(path, f"JSON lines, in line {line}"):
+                row = json.loads(json_text)
+                if not isinstance(row, dict):
+                    raise ValueError("not an object")
+            yield line, row
 
-    def lines(columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-        return ((line, _cells(row, columns)) for line, row in raw())
-
-    return [*dict.fromkeys(name for _, row in raw() for name in row)], lines
-
-
-def _cells(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
-    """Return the cells of some columns as text; one that is not there is empty."""
-    return {name: _text(row.get(name)).strip() for name in columns}
+    header: dict[str, None] = {}  # an ordered set
+    for _, row in parse():
+        header.update(dict.fromkeys(row))
+    return list(header), lambda columns: parse()
 
 
 @contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
+def _unreadable_as_error(path: Path, file_format: str) -> Iterator[None]:
+    """Turn any error of a library that reads a file into one that names the file."""
     try:
         yield
     except (DatasetError, ImportError):
@@ -332,56 +397,26 @@ def _reading(path: Path, what: str) -> Iterator[None]:
     except Exception as error:  # each library has its own for damaged files
         reason = printable(" ".join(str(error).split())[:200])
         raise DatasetError(
-            f"{str(path)!r} cannot be read as {what}: {reason}."
+            f"{str(path)!r} cannot be read as {file_format}: {reason}."
         ) from error
 
 
-def _trimmed(names: Iterable[str]) -> list[str]:
-    """Names of columns without those at the end that are empty."""
+def _strip_header(names: Iterable[str]) -> list[str]:
+    """Return the names of columns without the empty ones at the end."""
     header = [name.strip() for name in names]
     while header and not header[-1]:
         header.pop()
     return header
 
 
-def _text(value: Any) -> str:
-    """A cell as CSV would have it: a whole number has no point, what is true or false is so."""
+def _cell_text(value: Any) -> str:
+    """Return a cell as CSV would hold it: 3 for 3.0, true for True, empty for None."""
     if isinstance(value, str):
-        return value
+        return value.strip()
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return "" if value is None else str(value)
-
-
-def _read_text(path: Path, data: bytes) -> tuple[str, str]:
-    """A label file as text, and its encoding."""
-    encoding = "utf-8-sig"
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    try:
-        text = data.decode(encoding, "replace" if encoding == "utf-16" else "strict")
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = data.decode(encoding, "replace")
-    start = text[:_START].strip()
-    if re.match(
-        r"(<!--.*?-->\s*)?<(!doctype\s+html|html|head|body)\b", start, re.I | re.S
-    ):
-        title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", start, re.I | re.S)
-        called = f", titled {title.group(1)!r}" if title else ""
-        raise DatasetError(
-            f"{str(path)!r} is a web page (HTML) saved under that name{called}, not a label file: "
-            "its download has failed (such pages come when a quota is exceeded). Get it again."
-        )
-    if not start:
-        raise DatasetError(f"{str(path)!r} is empty. Get it again.")
-    if start.startswith("version https://git-lfs"):
-        raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
-    if b"\0" in data[:_START] and encoding != "utf-16":
-        raise DatasetError(
-            f"{str(path)!r} is not text (an archive? Unpack it. An old spreadsheet? Save it as "
-            ".xlsx or .csv)."
-        )
-    return text, encoding
+    return str(value).strip()

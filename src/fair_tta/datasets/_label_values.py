@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fair_tta._spelling import cell_meaning, equal_cells, escape_invisible
 from fair_tta.datasets._folder_labels import FOLDER_LABELS
@@ -25,27 +24,25 @@ if TYPE_CHECKING:
 
 
 MISSING_CELLS = frozenset({"", "na", "n/a", "#n/a", "nan", "null"})
-"""Cells that say nothing, in lower case."""
+"""Cells without a value, in lower case."""
 
+NO_CLUSTER = MISSING_CELLS | {"none", "<na>"}
+"""Cells without a cluster: these may be the names of a class, but not of a person."""
 
-NO_CLUSTER = MISSING_CELLS | {
-    "none",
-    "<na>",
-}  # which may be the name of a class, but of no person
+# Messages show at most so many
+_SHOWN_UNKNOWN_VALUES = 10
+_SHOWN_RENAMES = 20
+_SHOWN_SPELLINGS = 5
 
+# A column with more different values does not hold labels
+_MAX_VALUES = 1000
 
-_MOST_RENAMED = 20  # values that a message shows how to rename
-
-
-_MOST_SPELLINGS = 5  # values with several spellings that a message shows
-
-
-MOST_VALUES = 1000  # more different values than this in a column are a mistake
+LocatedImages: TypeAlias = Mapping[str, tuple[Path, Problem | None]]
 
 
 @dataclass(frozen=True, eq=False)
 class LabelValues:
-    """What a label file holds.
+    """The rows of a label file and the values in them.
 
     Attributes:
         labels: where it came from.
@@ -56,6 +53,7 @@ class LabelValues:
     labels: Labels
     value_counts: Mapping[str, Mapping[str, int]]
     row_count: int
+    # The column of paths or ids, then those of labels
     _columns: Sequence[str] = field(repr=False)
     _rows: Sequence[LabelRow | Problem] = field(repr=False)
 
@@ -70,76 +68,74 @@ class LabelValues:
         Raises:
             DatasetError: there are too many, or some are spellings of one another.
         """
-        if len(self.value_counts[column]) > MOST_VALUES:
+        values = self.value_counts[column]
+        if len(values) > _MAX_VALUES:
             raise DatasetError(
-                f"column {column!r} of {str(self.labels.file)!r} holds more than {MOST_VALUES} "
+                f"column {column!r} of {str(self.labels.file)!r} holds more than {_MAX_VALUES} "
                 "different values: is it the right one?"
             )
         self.check_spellings(column)
-        return sorted(
-            {self.labels._label(column, value) for value in self.value_counts[column]}
-        )
+        return sorted({self.labels._label_of(column, value) for value in values})
 
     def check_spellings(self, column: str) -> None:
-        """Raise if labels of a column read alike, such as CIRCLE and circle, with renames to paste.
+        """Raise if labels of a column read alike, such as CIRCLE and circle, or 1 and 1.0.
 
-        Case, composed letters, spaces and invisible characters are all that differs; or they are
-        the same number, such as 1 and 1.0.
+        The message has the options that rename them, ready to paste.
         """
         counts: Counter[str] = Counter()
         for value, n in self.value_counts[column].items():
-            counts[self.labels._label(column, value)] += n
-        groups = equal_cells(counts)
-        if not groups:
+            counts[self.labels._label_of(column, value)] += n
+        complaint = describe_spellings(column, self.labels.file, "values", counts)
+        if complaint is None:
             return
+        # Of each group of spellings keep the one that is easiest to type, then the most frequent
         options = []
-        for spellings in groups:
-            # one that can be typed as it is shown: the shortest numeral, or what is most frequent
-            label = max(spellings, key=lambda name: (_typed(name), counts[name]))
-            others = {value for value in self.value_counts[column]
-                      if self.labels._label(column, value) in spellings}  # fmt: skip
-            options += [
-                rename_option(column, v, label) for v in sorted(others - {label})
-            ]
+        for spellings in equal_cells(counts):
+            best = max(
+                spellings, key=lambda label: (_typing_ease(label), counts[label])
+            )
+            for value in sorted(self.value_counts[column]):
+                label = self.labels._label_of(column, value)
+                if label in spellings and value != best:
+                    options.append(rename_option(column, value, best))
         raise DatasetError(
-            f"column {column!r} of {self.labels.file.name!r} holds values that read alike: "
-            f"{list_spellings(groups, counts)}. If they mean the same, rename them:\n"
-            f"{' '.join(options)}"
+            f"{complaint}. If they mean the same, rename them:\n{' '.join(options)}"
         )
 
     def allowed_values(
         self, named: Mapping[str, Any], *, skip_unknown: bool
     ) -> dict[str, set[str]]:
-        """For each column the values in the file whose labels were named.
+        """Return the values of each column whose labels were named.
 
         Args:
             named: ``{column: labels}``.
-            skip_unknown: whether other values are to be left out; they are an error otherwise.
+            skip_unknown: leave other values out; they are an error otherwise.
         """
         allowed: dict[str, set[str]] = {}
-        unknown, options = [], list[str]()
+        unknown = []
+        options = []
         for column, counts in self.value_counts.items():
-            by_meaning = {cell_meaning(label): label for label in named[column]}
-            known = {
-                v for v in counts if self.labels._label(column, v) in named[column]
-            }
-            allowed[column] = known
-            unknown += [
-                f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
-                for value, n in counts.items()
-                if value not in known
-            ]
-            options += [
-                rename_option(column, value, by_meaning[cell_meaning(value)])
-                for value in counts
-                if value not in known and cell_meaning(value) in by_meaning
-            ]
+            allowed[column] = set()
+            label_by_meaning = {cell_meaning(label): label for label in named[column]}
+            for value, n in counts.items():
+                if self.labels._label_of(column, value) in named[column]:
+                    allowed[column].add(value)
+                    continue
+                unknown.append(
+                    f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
+                )
+                # Suggest a label that differs in its spelling only
+                label = label_by_meaning.get(cell_meaning(value))
+                if label is not None:
+                    options.append(rename_option(column, value, label))
         if unknown and not skip_unknown:
-            more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+            n_more = len(unknown) - _SHOWN_UNKNOWN_VALUES
+            suffix = f" and {n_more} more" if n_more > 0 else ""
             raise DatasetError(
                 f"{self.labels.file.name!r} holds values that were not named: "
-                f"{', '.join(unknown[:10])}{more}. Name them, rename them (`rename`) or leave "
-                f"their rows out (`skip_unknown`).{' '.join(['', *options[:_MOST_RENAMED]])}"
+                f"{', '.join(unknown[:_SHOWN_UNKNOWN_VALUES])}{suffix}. Name them, rename them "
+                "(`rename`) or leave their rows out (`skip_unknown`)."
+                f"{' '.join(['', *options[:_SHOWN_RENAMES]])}"
             )
         return allowed
 
@@ -149,93 +145,115 @@ class LabelValues:
         *,
         check_images: bool = True,
     ) -> list[Record | Problem]:
-        """For each row a record with renamed values, or a problem, as for an image that comes
-        again.
+        """Return for each row a record with renamed values, or why it cannot be used.
 
         Args:
             allowed: for some columns the values that are expected; other values are problems.
             check_images: whether images must be there and not empty; False does not look for them.
         """
-        labels = self.labels
-        read = self._read(allowed or {}, check_images)
-        renamed = (
-            (None if of is None else labels._renamed(of), why) for of, why in read
-        )
-        if labels.features is None:
-            settled = resolve_repeats(renamed, lambda record: file_of(record.path))
+        rows = self._read_records(allowed or {}, check_images)
+        if self.labels.features is None:
+            resolved = resolve_repeats(rows, lambda record: file_of(record.path))
         else:
-            settled = resolve_repeats(renamed, attrgetter("key"))
-        return [*settled, *labels.left_out]
+            resolved = resolve_repeats(rows, attrgetter("key"))
+        return [*resolved, *self.labels.left_out]
 
-    def _read(
+    def _read_records(
         self, allowed: Mapping[str, Collection[str]], check_images: bool
-    ) -> Iterator[tuple[Record | None, Problem | None]]:
-        """For each row the record, if its cells are there, and why it cannot be used, if so."""
-        images, features, cluster = (
-            self.labels.images,
-            self.labels.features,
-            self.labels.cluster,
-        )
-        columns, file = self._columns, self.labels.file
-        name_column, target_column, *sensitive = columns
-        found: dict[str, tuple[Path, Problem | None]] = {}
-        if features is None and check_images:
-            written = (
-                row.cells[name_column]
-                for row in self._rows
-                if isinstance(row, LabelRow)
-            )
-            names = [name for name in written if name.lower() not in MISSING_CELLS]
-            found, notes = find_images(names, images, file)
-            if file.name != FOLDER_LABELS:  # which lists such images itself
-                yield from ((None, note) for note in notes)
+    ) -> list[tuple[Record | None, Problem | None]]:
+        """Return for each row the record, if its cells are there, and its problem, if any."""
+        rows: list[tuple[Record | None, Problem | None]] = []
+        located: LocatedImages = {}
+        if check_images and self.labels.features is None:
+            names = []
+            for row in self._rows:
+                if isinstance(row, LabelRow):
+                    name = row.cells[self._columns[0]]
+                    if name.lower() not in MISSING_CELLS:
+                        names.append(name)
+            located, notes = find_images(names, self.labels.images, self.labels.file)
+            # Labels that are names of folders come with a list of such images
+            if self.labels.file.name != FOLDER_LABELS:
+                rows += [(None, note) for note in notes]
         for row in self._rows:
             if isinstance(row, Problem):
-                yield None, row
-                continue
-            cells, where = row.cells, f"{file.name} line {row.line}"
-            blank = [name for name in columns if cells[name].lower() in MISSING_CELLS]
-            if blank:
-                yield (
-                    None,
-                    Problem(ProblemKind.MISSING_VALUE, f"{where} ({', '.join(blank)})"),
-                )
-                continue
-            key = name = cells[name_column]
-            path, problem = found.get(name, (images / name, None))
-            if features is None:
-                key = key_of(path, images, name)
-            elif name not in features.row_of_id:
+                rows.append((None, row))
+            else:
+                rows.append(self._read_record(row, allowed, located))
+        return rows
+
+    def _read_record(
+        self,
+        row: LabelRow,
+        allowed: Mapping[str, Collection[str]],
+        located: LocatedImages,
+    ) -> tuple[Record | None, Problem | None]:
+        """Return the record of a row, if its cells are there, and its problem, if any."""
+        labels = self.labels
+        cells = row.cells
+        line = f"{labels.file.name} line {row.line}"
+        blank = [name for name in self._columns if cells[name].lower() in MISSING_CELLS]
+        if blank:
+            detail = f"{line} ({', '.join(blank)})"
+            return None, Problem(ProblemKind.MISSING_VALUE, detail)
+
+        # Find the image or its features
+        name = cells[self._columns[0]]
+        path, problem = located.get(name, (labels.images / name, None))
+        if labels.features is None:
+            key = key_of(path, labels.images, name)
+        else:
+            key = name
+            if name not in labels.features.row_of_id:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
-            odd = [
-                name for name, values in allowed.items() if cells[name] not in values
-            ]
-            if odd:
-                what = ", ".join(f"{name} {cells[name]!r}" for name in odd)
-                problem = Problem(ProblemKind.UNKNOWN_VALUE, f"{where} ({what})")
-            attributes = {attribute: cells[attribute] for attribute in sensitive}
-            source = None
-            if cluster is not None:
-                source = "" if cells[cluster].lower() in NO_CLUSTER else cells[cluster]
-            yield Record(path, cells[target_column], attributes, key, source), problem
+
+        # Values that are not expected replace any other problem
+        unexpected = []
+        for column, values in allowed.items():
+            if cells[column] not in values:
+                unexpected.append(f"{column} {cells[column]!r}")
+        if unexpected:
+            detail = f"{line} ({', '.join(unexpected)})"
+            problem = Problem(ProblemKind.UNKNOWN_VALUE, detail)
+
+        # Rename the values
+        sensitive = {}
+        for column in labels.sensitive:
+            sensitive[column] = labels._label_of(column, cells[column])
+        cluster = None
+        if labels.cluster is not None:
+            cluster = cells[labels.cluster]
+            if cluster.lower() in NO_CLUSTER:
+                cluster = ""
+        target = labels._label_of(labels.target, cells[labels.target])
+        return Record(path, target, sensitive, key, cluster), problem
 
 
-def _typed(name: str) -> tuple[bool, int]:
-    """Return whether a name can be typed as it is shown, and how short it is if it is a number."""
-    return escape_invisible(name) == name, -len(name) if isinstance(
-        cell_meaning(name), Decimal
-    ) else 0
+def _typing_ease(label: str) -> tuple[bool, int]:
+    """Return a key that is largest for what can be typed as shown, of numbers the shortest."""
+    is_number = isinstance(cell_meaning(label), Decimal)
+    return escape_invisible(label) == label, -len(label) if is_number else 0
 
 
-def list_spellings(groups: Sequence[Sequence[str]], counts: Mapping[str, int]) -> str:
-    """Return the first groups of spellings with their rows."""
-    shown = [
-        " and ".join(
-            f"{escape_invisible(name)!r} ({counts[name]} rows)" for name in spellings
-        )
-        for spellings in groups[:_MOST_SPELLINGS]
-    ]
-    return "; ".join(shown)
+def describe_spellings(
+    column: str, file: Path, content: str, counts: Mapping[str, int]
+) -> str | None:
+    """Return a sentence about cells of a column that read alike, None if there are none.
+
+    Args:
+        content: what the cells are, in the plural.
+        counts: ``{cell: rows}``.
+    """
+    groups = equal_cells(counts)
+    if not groups:
+        return None
+    lists = []
+    for spellings in groups[:_SHOWN_SPELLINGS]:
+        cells = [
+            f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
+        ]
+        lists.append(" and ".join(cells))
+    return f"column {column!r} of {file.name!r} holds {content} that read alike: {'; '.join(lists)}"
 
 
 def rename_values(
@@ -243,55 +261,60 @@ def rename_values(
 ) -> list[LabelValues]:
     """Return tables with renamed values, each renaming wherever its column and its value occur.
 
+    Columns and values are known as written in the files, or as `rename_option` shows them.
+
     Raises:
         DatasetError: a value is in none of the tables.
     """
-    renamed: list[dict[str, dict[str, str]]] = [{} for _ in tables]
-    known = dict.fromkeys(
-        value for table in tables for of in table.value_counts.values() for value in of
-    )
-    for asked, labels in rename.items():
-        columns = list(dict.fromkeys(chain(*(table.value_counts for table in tables))))
-        column = _as_shown(asked, columns) or asked
-        missing = set(labels)
-        for table, found in zip(tables, renamed, strict=True):
-            for written, label in labels.items():
-                value = _as_shown(written, table.value_counts.get(column, ()))
-                if value is not None:
-                    found.setdefault(column, {})[value] = (
-                        _as_shown(label, known) or label
-                    )
-                    missing.discard(written)
+    # A renaming may concern one of several tables only
+    counts_of_column: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for table in tables:
+        for column, counts in table.value_counts.items():
+            counts_of_column[column].update(counts)
+    all_values = set().union(*counts_of_column.values())
+
+    # Find the columns and values that are meant
+    renames: dict[str, dict[str, str]] = {}
+    for shown_column, labels in rename.items():
+        column = _find_shown(shown_column, counts_of_column) or shown_column
+        known_values = counts_of_column[column]
+        missing = []
+        for shown_value, label in labels.items():
+            value = _find_shown(shown_value, known_values)
+            if value is None:
+                missing.append(shown_value)
+            else:
+                names = renames.setdefault(column, {})
+                names[value] = _find_shown(label, all_values) or label
         if missing:
-            held = sorted(
-                {
-                    value
-                    for table in tables
-                    for value in table.value_counts.get(column, ())
-                }
-            )
             raise DatasetError(
-                f"`rename` should name values of the column {column!r}, which holds {held[:20]} "
-                f"(got {sorted(missing)}).",
+                f"`rename` should name values of the column {column!r}, which holds "
+                f"{sorted(known_values)[:_SHOWN_RENAMES]} (got {sorted(missing)}).",
                 argument="rename",
             )
-    pairs = zip(tables, renamed, strict=True)
-    return [
-        replace(table, labels=replace(table.labels, rename=names))
-        for table, names in pairs
-    ]
+    renamed = []
+    for table in tables:
+        names_in_table = {}
+        for column, names in renames.items():
+            if column in table.value_counts:
+                names_in_table[column] = names
+        renamed.append(
+            replace(table, labels=replace(table.labels, rename=names_in_table))
+        )
+    return renamed
 
 
-def _as_shown(written: str, names: Collection[str]) -> str | None:
-    """Return the name that is written so, or that `rename_option` shows so; None if none is."""
-    if written in names:
-        return written
-    return next((name for name in names if _shown(name) == written), None)
+def _find_shown(text: str, names: Collection[str]) -> str | None:
+    """Return the name that is equal to a text, or that `rename_option` shows as this text."""
+    if text in names:
+        return text
+    return next((name for name in names if _option_text(name) == text), None)
 
 
-def _shown(name: str) -> str:
-    """Return a name as options have it: visible, and without a backslash before a separator."""
+def _option_text(name: str) -> str:
+    """Return a name as an option shows it: in ASCII if it has signs that cannot be seen."""
     text = escape_invisible(name)
+    # A backslash at the end would escape the separator behind it
     return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
 
 
@@ -302,6 +325,8 @@ def rename_option(column: str, value: str, label: str) -> str:
         >>> print(rename_option("ratio", "1:2", "low"))
         --rename 'ratio: 1\:2=low'
     """
-    shown = [_shown(part) for part in (column, value, label)]
-    parts = [re.sub("([,:=])", r"\\\1", part) for part in shown]
+    parts = [
+        re.sub("([,:=])", r"\\\1", _option_text(name))
+        for name in (column, value, label)
+    ]
     return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"

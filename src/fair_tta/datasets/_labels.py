@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fair_tta._spelling import equal_cells
 from fair_tta.datasets._image_paths import summarize_names
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import (
     MISSING_CELLS,
     NO_CLUSTER,
     LabelValues,
-    list_spellings,
+    describe_spellings,
     rename_values,
 )
 from fair_tta.datasets._path_columns import find_name_column, find_path_column
@@ -24,7 +23,6 @@ from fair_tta.datasets._records import (
     Dataset,
     Problem,
     ProblemKind,
-    Record,
     collect_records,
 )
 from fair_tta.datasets._tasks import BenchmarkTask
@@ -33,7 +31,8 @@ from fair_tta.errors import DatasetError
 if TYPE_CHECKING:
     from fair_tta.datasets._features import FeatureFile
 
-_NUMBER = "number of the row"  # in place of paths, where there are none
+# Holds the id of a row's features where the file has no column of ids
+_ROW_NUMBER = "number of the row"
 
 
 def read_folder(
@@ -58,12 +57,9 @@ def read_folder(
             the columns, and values that it does not name are problems.
         check_images: whether images must be there and not empty; False does not look for them.
     """
-    columns = (
-        (sensitive_columns,)
-        if isinstance(sensitive_columns, str)
-        else (*sensitive_columns,)
-    )
-    if not columns:
+    if isinstance(sensitive_columns, str):
+        sensitive_columns = [sensitive_columns]
+    if not sensitive_columns:
         raise DatasetError(
             "`sensitive_columns` should name at least one column (got none).",
             argument="sensitive_columns",
@@ -73,69 +69,36 @@ def read_folder(
             f"`images_dir` should be a folder (got {os.fspath(images_dir)!r}).",
             argument="images_dir",
         )
+    # Values that the task does not name are problems
     allowed: dict[str, Collection[str]] = {}
     if task is not None:
-        if sorted(task.sensitive) != sorted(columns):
+        if sorted(task.sensitive) != sorted(sensitive_columns):
             raise DatasetError(
-                f"`task` should have the sensitive attributes {sorted(columns)} "
+                f"`task` should have the sensitive attributes {sorted(sensitive_columns)} "
                 f"(got {sorted(task.sensitive)}).",
                 argument="task",
             )
         allowed = {target_column: task.targets, **task.sensitive}
-    labels = Labels(
-        Path(images_dir), Path(labels_csv), target_column, columns, path_column
-    )
+
+    images = Path(images_dir)
+    file = Path(labels_csv)
+    labels = Labels(images, file, target_column, tuple(sensitive_columns), path_column)
     rows = labels.scan().records(allowed, check_images=check_images)
-    # a table may be about some of the images of a folder
-    some = (
-        r for r in rows if isinstance(r, Record) or r.kind is not ProblemKind.UNPAIRED
-    )
-    records, problems = collect_records(some)
+    # A table may be about some of the images of a folder
+    about_rows = []
+    for row in rows:
+        if not (isinstance(row, Problem) and row.kind is ProblemKind.UNPAIRED):
+            about_rows.append(row)
+    records, problems = collect_records(about_rows)
     if not records:
-        raise DatasetError(
-            f"no usable record in {os.fspath(labels_csv)!r}.\n{problems}"
-        )
-    parameters = {"labels": Path(labels_csv).name, "target": target_column}
-    return Dataset(Path(images_dir).name, records, problems, parameters, task)
-
-
-def _match(
-    features: FeatureFile,
-    labels: str,
-    rows: Sequence[LabelRow | Problem],
-    column: str,
-    skip: bool,
-) -> None:
-    """Write the id of its features into each row, by its own id or, if there are none, in order."""
-    every = [
-        row for row in rows if isinstance(row, LabelRow) or not row.kind.is_of_file
-    ]
-    file, n = features.path.name, len(features.features)
-    if features.ids is None and len(every) != n:
-        raise DatasetError(
-            f"{file!r} has {n} vectors without ids and {labels!r} has {len(every)} rows: give them "
-            "ids, or as many rows in the same order."
-        )
-    unknown = []
-    for place, row in enumerate(every):
-        if isinstance(row, LabelRow) and features.ids is None:
-            row.cells[column] = str(place)
-        elif (
-            isinstance(row, LabelRow) and row.cells[column].lower() not in MISSING_CELLS
-        ):
-            found = features.find_id(row.cells[column])
-            row.cells[column] = found or row.cells[column]
-            unknown += [] if found else [row.cells[column]]
-    if unknown and (not skip or len(unknown) == len(every)):
-        raise DatasetError(
-            f"{labels!r} has ids that are not in {file!r}: {summarize_names(unknown)}; ids there: "
-            f"{summarize_names(features.ids or ())}. Leave such rows out with `skip_unknown`."
-        )
+        raise DatasetError(f"no usable record in {str(file)!r}.\n{problems}")
+    parameters = {"labels": file.name, "target": target_column}
+    return Dataset(images.name, records, problems, parameters, task)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Where images and labels are, and what the columns mean.
+    """The places of images and labels, and the meanings of the columns.
 
     The file may be CSV (UTF-8 with or without a mark, UTF-16 or Windows-1252, separated by commas,
     semicolons, tabs or bars), JSON lines, Excel (its first sheet) or parquet; other columns are
@@ -151,10 +114,10 @@ class Labels:
         rename: ``{column: {value in the file: label}}``; several values may get the same label.
         left_out: what is missing in the file, listed after its rows.
         cluster: the column of the person or source that an image comes from, if there is one; an
-            image whose cell is empty, or says so (NA, None), is a cluster of its own.
-        features: in place of images.
-        by_position: let rows without ids belong to the rows of a label file that has names, in the
-            order of both.
+            image whose cell is empty, or says so (NA, None), is a cluster by itself.
+        features: stored features, instead of images.
+        by_position: match features without ids to rows by the order of both, even though the rows
+            have names.
     """
 
     images: Path
@@ -169,9 +132,8 @@ class Labels:
     by_position: bool = False
 
     def __post_init__(self) -> None:
-        read = [*self.columns, *self._clusters]
-        if len(set(read)) < len(read):
-            raise DatasetError(f"columns should differ (got {read}).")
+        if len(set(self._read_columns)) < len(self._read_columns):
+            raise DatasetError(f"columns should differ (got {self._read_columns}).")
         unknown = [column for column in self.rename if column not in self.columns]
         if unknown:
             raise DatasetError(
@@ -185,16 +147,21 @@ class Labels:
         return (self.target, *self.sensitive)
 
     @property
-    def _clusters(self) -> tuple[str, ...]:
-        return () if self.cluster is None else (self.cluster,)
+    def is_joined_by_position(self) -> bool:
+        """True if only the order of their rows matches features and labels."""
+        return self.features is not None and self.features.ids is None
+
+    @property
+    def _read_columns(self) -> list[str]:
+        """All columns except that of the paths."""
+        return [*self.columns, *([] if self.cluster is None else [self.cluster])]
 
     def scan(self, *, skip_unknown: bool = False) -> LabelValues:
         """Read the file into memory, without looking for images.
 
         Ids that have no features are an error, unless they are to be left out (`skip_unknown`).
         """
-        stored, wanted = self.features, [*self.columns, *self._clusters]
-        if stored is None and not os.path.isdir(self.images):
+        if self.features is None and not os.path.isdir(self.images):
             raise DatasetError(
                 f"`images` should be a folder (got {str(self.images)!r}).",
                 argument="images",
@@ -204,74 +171,119 @@ class Labels:
                 f"`labels_csv` should be a file (got {str(self.file)!r}).",
                 argument="labels_csv",
             )
-        table = LabelTable(
-            self.file, wanted if self.path is None else [self.path, *wanted]
-        )
-        if stored is not None and stored.ids is None:
-            self._check_position(table)
-            named, read = _NUMBER, wanted
+        # Parse the file; the required columns choose the separator of CSV
+        required = self._read_columns
+        if self.path is not None:
+            required = [self.path, *required]
+        table = LabelTable(self.file, required)
+
+        # Read the rows, each with the path of its image or the id of its features
+        if self.is_joined_by_position:
+            self._check_has_no_names(table)
+            path_column = _ROW_NUMBER
+            rows = list(table.rows(self._read_columns))
         else:
-            named = self.path or find_path_column(table, self.images, stored, wanted)
-            table.check_once([named])
-            read = [named, *wanted]
-        rows = list(table.rows(read))
-        if stored is not None:
-            _match(stored, self.file.name, rows, named, skip_unknown)
+            path_column = self.path or find_path_column(
+                table, self.images, self.features, self._read_columns
+            )
+            table.check_unique([path_column])
+            rows = list(table.rows([path_column, *self._read_columns]))
+        if self.features is not None:
+            _match_features(
+                self.features, self.file.name, rows, path_column, skip_unknown
+            )
         self._check_clusters(rows)
-        columns = [named, *self.columns]
-        raw: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
+
+        # Count the values of rows that are complete
+        columns = [path_column, *self.columns]
+        counts: dict[str, Counter[str]] = {column: Counter() for column in self.columns}
+        n_rows = sum(not problem.kind.is_of_file for problem in self.left_out)
         for row in rows:
-            if isinstance(row, LabelRow) and not any(
-                row.cells[c].lower() in MISSING_CELLS for c in columns
+            if isinstance(row, Problem):
+                n_rows += not row.kind.is_of_file
+                continue
+            n_rows += 1
+            if not any(
+                row.cells[column].lower() in MISSING_CELLS for column in columns
             ):
                 for column in self.columns:
-                    raw[column][row.cells[column]] += 1
-        count = sum(
-            isinstance(row, LabelRow) or not row.kind.is_of_file for row in rows
-        )
-        count += sum(not problem.kind.is_of_file for problem in self.left_out)
-        values = LabelValues(self, raw, count, columns, rows)
-        return rename_values([values], self.rename)[0]
+                    counts[column][row.cells[column]] += 1
+        values = LabelValues(self, counts, n_rows, columns, rows)
+        (renamed,) = rename_values([values], self.rename)
+        return renamed
 
-    def _check_position(self, table: LabelTable) -> None:
-        """Raise if features without ids would be joined by their order to rows that have names."""
+    def _check_has_no_names(self, table: LabelTable) -> None:
+        """Raise if features without ids would be matched by position to rows that have names."""
         if self.by_position or self.features is None:
             return
-        names = self.path or find_name_column(table, {*self.columns, *self._clusters})
-        if names is not None:
+        name_column = self.path or find_name_column(table, self._read_columns)
+        if name_column is not None:
             raise DatasetError(
                 f"{self.features.path.name!r} has no ids, and {self.file.name!r} has names, in the "
-                f"column {names!r}: store the ids beside the features; or, if both have their rows "
-                "in the same order for certain, say so with `by_position`."
+                f"column {name_column!r}: store the ids beside the features; or, if both certainly "
+                "have their rows in the same order, say so with `by_position`."
             )
 
     def _check_clusters(self, rows: Sequence[LabelRow | Problem]) -> None:
         """Raise if clusters read alike: the images of one person would be those of two."""
         if self.cluster is None:
             return
-        cells = [row.cells[self.cluster] for row in rows if isinstance(row, LabelRow)]
-        counts = Counter(cell for cell in cells if cell.lower() not in NO_CLUSTER)
-        groups = equal_cells(counts)
-        if groups:
+        counts: Counter[str] = Counter()
+        for row in rows:
+            if isinstance(row, LabelRow):
+                cell = row.cells[self.cluster]
+                if cell.lower() not in NO_CLUSTER:
+                    counts[cell] += 1
+        complaint = describe_spellings(self.cluster, self.file, "clusters", counts)
+        if complaint is not None:
             raise DatasetError(
-                f"column {self.cluster!r} of {self.file.name!r} holds clusters that read alike: "
-                f"{list_spellings(groups, counts)}. Write each in one way in the file or, if "
-                "they differ, so that they do not read alike."
+                f"{complaint}. Write each in one way in the file or, if they differ, so that they "
+                "do not read alike."
             )
 
-    @property
-    def is_joined_by_position(self) -> bool:
-        """Whether features and labels belong together by nothing but the order of their rows."""
-        return self.features is not None and self.features.ids is None
-
-    def _renamed(self, row: Record) -> Record:
-        if not self.rename:
-            return row
-        sensitive = {a: self._label(a, value) for a, value in row.sensitive.items()}
-        return replace(
-            row, target=self._label(self.target, row.target), sensitive=sensitive
-        )
-
-    def _label(self, column: str, value: str) -> str:
+    def _label_of(self, column: str, value: str) -> str:
         """Return what a value is renamed to, or the value itself."""
         return self.rename.get(column, {}).get(value, value)
+
+
+def _match_features(
+    features: FeatureFile,
+    label_file: str,
+    rows: Sequence[LabelRow | Problem],
+    column: str,
+    skip_unknown: bool,
+) -> None:
+    """Write the id of its features into each row: by its id, or by position if there are no ids."""
+    # Malformed rows have a vector too, and count where vectors are matched by position
+    file = features.path.name
+    data_rows = []
+    for row in rows:
+        if isinstance(row, LabelRow) or not row.kind.is_of_file:
+            data_rows.append(row)
+    if features.ids is None:
+        n_vectors = len(features.features)
+        if len(data_rows) != n_vectors:
+            raise DatasetError(
+                f"{file!r} has {n_vectors} vectors without ids and {label_file!r} has "
+                f"{len(data_rows)} rows: give them ids, or as many rows in the same order."
+            )
+        for index, row in enumerate(data_rows):
+            if isinstance(row, LabelRow):
+                row.cells[column] = str(index)
+        return
+
+    # Ids may differ in slashes and accents: store them as the feature file spells them
+    unknown = []
+    for row in data_rows:
+        if isinstance(row, LabelRow) and row.cells[column].lower() not in MISSING_CELLS:
+            feature_id = features.find_id(row.cells[column])
+            if feature_id is None:
+                unknown.append(row.cells[column])
+            else:
+                row.cells[column] = feature_id
+    # Without any match, the ids are of other features
+    if unknown and (not skip_unknown or len(unknown) == len(data_rows)):
+        raise DatasetError(
+            f"{label_file!r} has ids that are not in {file!r}: {summarize_names(unknown)}; ids "
+            f"there: {summarize_names(features.ids)}. Leave such rows out with `skip_unknown`."
+        )

@@ -1,9 +1,9 @@
-"""Which column of a label file names images or features."""
+"""Columns of label files that name images or stored features."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,56 +23,62 @@ PATH_COLUMNS = (
     "image_file", "image_id", "image_name", "img", "img_path", "img_filename", "img_name",
     "id",
 )  # fmt: skip
-"""Where the names of images are looked for, if no column is given."""
-
+"""Usual names of columns of paths, the first choice first."""
 
 ID_COLUMNS = (
-    "id",
-    "ids",
-    *PATH_COLUMNS,
-    "paths",
-    "files",
-    "filenames",
-    "name",
-    "names",
-)
-"""Where the ids of features are looked for, if no column is given."""
+    "id", "ids", *PATH_COLUMNS, "paths", "files", "filenames", "name", "names",
+)  # fmt: skip
+"""Usual names of columns of ids, the first choice first."""
+
+# Rows that are enough to tell what a column holds
+_SAMPLED_ROWS = 100
+
+# A column of names may lack some, but not as many as a column of remarks
+_MIN_FILLED_SHARE = 0.5
 
 
-_TRIED = 100  # rows in which a column of paths is looked for
+def usual_column(header: Sequence[str], usual_names: Sequence[str]) -> str | None:
+    """Return the column that has the first of the usual names, in any case."""
+    by_lower_case = {column.lower(): column for column in reversed(header)}
+    for name in usual_names:
+        if name in by_lower_case:
+            return by_lower_case[name]
+    return None
 
 
 def find_path_column(
     table: LabelTable,
     images: Path,
     features: FeatureFile | None,
-    others: Collection[str],
+    reserved: Collection[str],
 ) -> str:
-    """Return the column that names images or features: the one most of whose values are there.
+    """Return the column that names images or features: the one most of whose values exist.
 
     Args:
         table: the label file.
         images: the folder of the images.
-        features: in place of images.
-        others: columns that mean something else.
+        features: stored features, if there are no images.
+        reserved: columns that mean something else.
 
     Raises:
         DatasetError: there is none, or several fit that do not name the same images.
     """
 
-    def is_there(value: str) -> bool:
+    def exists(value: str) -> bool:
         if features is not None:
             return features.find_id(value) is not None
+        # An uploaded label file must not find out which files this machine has
         if os.path.isabs(value) or ".." in value:
-            return False  # an uploaded file does not learn what else is on this machine
-        return find_image(value, (images, table.path.parent))[1] is None
+            return False
+        _, problem = find_image(value, (images, table.path.parent))
+        return problem is None
 
-    # Any column may hold ids of features; paths end as files of images do
-    header = [column for column in dict.fromkeys(table.header) if column not in others]
-    usual = usual_path_column(header)
-    values = _first_values(table, header, _TRIED)
-    named = {column: sum(map(_is_image, values[column])) for column in header}
-    columns = [c for c in header if named[c] or c == usual or features is not None]
+    # Any column may hold ids of features, but paths of images have the endings of images
+    columns = _unreserved(table, reserved)
+    usual = usual_column(columns, PATH_COLUMNS)
+    n_image_names = _count_values(table, columns, _SAMPLED_ROWS, _is_image_name)
+    if features is None:
+        columns = [name for name in columns if n_image_names[name] or name == usual]
     if not columns:
         raise DatasetError(
             f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
@@ -80,101 +86,108 @@ def find_path_column(
         )
     if len(columns) == 1:
         return columns[0]
-    there = {column: sum(map(is_there, values[column])) for column in columns}
-    if features is not None and not any(there.values()):
-        # the first rows may be those without a vector
-        values = _first_values(table, columns, None)
-        there = {column: sum(map(is_there, values[column])) for column in columns}
 
-    # A rival is a column of which at least half as much is there: the best may lack some images
-    fitting = there if any(there.values()) else named
-    most = max(fitting[column] for column in columns)
-    if not most:
+    # Compare how many values exist; without any, how many look like images
+    scores = _count_values(table, columns, _SAMPLED_ROWS, exists)
+    if features is not None and not any(scores.values()):
+        # The first rows may be those without a vector
+        scores = _count_values(table, columns, None, exists)
+    if not any(scores.values()):
+        scores = n_image_names
+    best_score = max(scores[column] for column in columns)
+    if best_score == 0:
         return usual or columns[0]
-    rivals = [column for column in columns if 2 * fitting[column] >= most]
+
+    # Images may be missing, so half of the best score makes a column a rival
+    rivals = [column for column in columns if 2 * scores[column] >= best_score]
     if len(rivals) == 1 or _name_the_same(table, rivals):
-        return max(
-            rivals, key=lambda column: (fitting[column], named[column], column == usual)
-        )
-    known = [column for column in rivals if column.lower() in ID_COLUMNS]
-    if len(known) == 1 and fitting[known[0]] == most:
-        return known[0]
-    held = "paths of images" if features is None else f"ids of {features.path.name!r}"
+        return max(rivals, key=lambda c: (scores[c], n_image_names[c], c == usual))
+    usually_named = [column for column in rivals if column.lower() in ID_COLUMNS]
+    if len(usually_named) == 1 and scores[usually_named[0]] == best_score:
+        return usually_named[0]
+    content = "paths of images"
+    if features is not None:
+        content = f"ids of {features.path.name!r}"
     raise DatasetError(
-        f"{table.path.name!r} has several columns that hold {held}: "
+        f"{table.path.name!r} has several columns that hold {content}: "
         f"{', '.join(map(repr, rivals))}; say which one names the rows with `path_column`."
     )
 
 
-def _first_values(
-    table: LabelTable, columns: Sequence[str], rows: int | None
-) -> dict[str, set[str]]:
-    """Return the different values of each column in the first rows, or in all; not empty ones."""
+def _unreserved(table: LabelTable, reserved: Collection[str]) -> list[str]:
+    """Return the different columns of a table that are not reserved."""
+    return [name for name in dict.fromkeys(table.header) if name not in reserved]
+
+
+def _count_values(
+    table: LabelTable,
+    columns: Sequence[str],
+    n_rows: int | None,
+    is_counted: Callable[[str], bool],
+) -> dict[str, int]:
+    """Return how many different values of each column pass a check.
+
+    Args:
+        n_rows: looks at the first rows only; all if None.
+    """
     values: dict[str, set[str]] = {column: set() for column in columns}
-    for row in islice(table.rows(columns), rows):
+    for row in islice(table.rows(columns), n_rows):
         if isinstance(row, LabelRow):
             for column, cell in row.cells.items():
                 values[column].add(cell)
-    return {column: cells - {""} for column, cells in values.items()}
+    return {column: sum(map(is_counted, values[column] - {""})) for column in columns}
 
 
 def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
-    """Return whether columns are equal in each row, but for folders that some leave out."""
+    """Return True if columns agree in each row, except for folders that some leave out."""
     for row in table.rows(columns):
         if isinstance(row, LabelRow):
-            names = [row.cells[column].replace("\\", "/") for column in columns]
-            longest = max(names, key=len)
-            if not all(f"/{longest}".endswith(f"/{name}") and name for name in names):
-                return False
+            names = [cell.replace("\\", "/") for cell in row.cells.values()]
+            longest = f"/{max(names, key=len)}"
+            for name in names:
+                if not name or not longest.endswith(f"/{name}"):
+                    return False
     return True
 
 
-_FILLED = 0.5  # of the rows at least have a name, if a column is one of names
-
-
-def find_name_column(table: LabelTable, others: Collection[str]) -> str | None:
+def find_name_column(table: LabelTable, reserved: Collection[str]) -> str | None:
     """Return a column that names images, by its own name or its values; None if there is none.
 
     Values are names if some end like files of images, if all are different and some are text, or
     if they count the rows in another order.
     """
-    columns = [column for column in dict.fromkeys(table.header) if column not in others]
-    lowered = {column.lower(): column for column in reversed(columns)}
-    usual = next((lowered[known] for known in ID_COLUMNS if known in lowered), None)
+    columns = _unreserved(table, reserved)
+    usual = usual_column(columns, ID_COLUMNS)
     if usual is not None:
         return usual
-    rows = [row.cells for row in table.rows(columns) if isinstance(row, LabelRow)]
-    for column in columns:
-        cells = [
-            row[column] for row in rows if row[column].lower() not in MISSING_CELLS
-        ]
-        if any(map(_is_image, cells)):
+    n_rows = 0
+    cells_of: dict[str, list[str]] = {column: [] for column in columns}
+    for row in table.rows(columns):
+        if isinstance(row, LabelRow):
+            n_rows += 1
+            for column, cell in row.cells.items():
+                if cell.lower() not in MISSING_CELLS:
+                    cells_of[column].append(cell)
+    for column, cells in cells_of.items():
+        if any(map(_is_image_name, cells)):
             return column
-        is_filled = len(cells) > 1 and len(cells) >= _FILLED * len(rows)
-        if is_filled and len(set(cells)) == len(cells) and _are_names(cells):
+        is_filled = len(cells) > 1 and len(cells) >= _MIN_FILLED_SHARE * n_rows
+        is_unique = len(set(cells)) == len(cells)
+        if is_filled and is_unique and _are_names(cells):
             return column
     return None
 
 
 def _are_names(cells: Sequence[str]) -> bool:
-    """Return whether different values name rows: text, or the numbers of rows in another order."""
+    """Return True if different cells are text, or the numbers of the rows in another order."""
     try:
         numbers = [float(cell) for cell in cells]
     except ValueError:
         return True
-    counted = sorted(numbers)
-    is_count = counted == [counted[0] + i for i in range(len(counted))] and counted[
-        0
-    ] in (0, 1)
-    return is_count and numbers != counted
+    in_order = sorted(numbers)
+    row_numbers = (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+    return in_order in row_numbers and numbers != in_order
 
 
-def _is_image(name: str) -> bool:
-    """Return whether something is named like a file of an image."""
+def _is_image_name(name: str) -> bool:
     return Path(name).suffix.lower() in IMAGE_SUFFIXES
-
-
-def usual_path_column(header: Sequence[str]) -> str | None:
-    """The first of `PATH_COLUMNS` that is there, as it is spelt there."""
-    names = {name.lower(): name for name in reversed(header)}
-    return next((names[known] for known in PATH_COLUMNS if known in names), None)

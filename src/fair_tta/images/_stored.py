@@ -1,4 +1,4 @@
-"""Features of images that the user has already, in place of the images."""
+"""Features of images that the user has already, instead of the images."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ Rows: TypeAlias = npt.NDArray[Any] | Tensor
 ROWS_PER_CHUNK = 2048
 """Rows that are worked on together: in float32 about what fits into a processor's cache."""
 
-_ENOUGH = 30  # rows that can be compared with text features; see `Features._compare`
-_CONE, _VARIATION = 3.0, 2.0
+# Limits of `Features._warn_if_other_model`, between what features of the same model and of
+# another one show.
+_MIN_ROWS_TO_COMPARE = 30
+_MIN_COMMON_DIRECTION = 3.0  # mean cosine to text features, times sqrt(dim)
+_MIN_VARIATION = (
+    2.0  # along differences of text features, relative to a random direction
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +42,15 @@ class StoredFeature:
     row: int
 
     def tobytes(self) -> bytes:
-        """Its content."""
+        """Return its content, the same for all dtypes."""
         return _tensor(self.values).cpu().double().numpy().tobytes()
 
 
 class Features(Sequence[StoredFeature]):
-    """Features of images that you have already, to pass in place of images.
+    """Features of images that you have already, to pass instead of images.
 
-    They should be of the vision tower that belongs to the text features, before or after they were
-    scaled to length one: only where they point to counts. The array is neither copied nor checked
+    They should come from the vision tower that belongs to the text features, before or after they
+    were scaled to length one: only their direction counts. The array is neither copied nor checked
     as a whole, so it may be memory-mapped; rows are read when they are used. ``features[a:b]`` are
     `Features` too.
 
@@ -65,20 +70,20 @@ class Features(Sequence[StoredFeature]):
                 f"`features` should be an array of numpy or torch (got {type(array).__name__}).",
                 argument="features",
             )
-        # Of no images `encode` returns none; an empty table is more likely a mistake.
-        least = array.shape if array.ndim == 2 else array.shape[1:]
-        if array.ndim not in (2, 3) or 0 in least:
+        # Without images `encode` returns an empty array with views; an empty table is more likely
+        # a mistake.
+        required_sizes = array.shape if array.ndim == 2 else array.shape[1:]
+        if array.ndim not in (2, 3) or 0 in required_sizes:
             raise FairTTAError(
                 "`features` should be [images, dim], a row for each image and at least one, or "
                 f"[images, views, dim] as `encode` returns them (got {list(array.shape)}).",
                 argument="features",
             )
-        kind = (
-            array.dtype.is_floating_point
-            if isinstance(array, Tensor)
-            else array.dtype.kind
-        )
-        if kind not in (True, "f"):
+        if isinstance(array, Tensor):
+            is_floating = array.dtype.is_floating_point
+        else:
+            is_floating = array.dtype.kind == "f"
+        if not is_floating:
             raise FairTTAError(
                 f"`features` should be floating-point numbers (got {array.dtype}): turn quantised "
                 "ones back into those of the model.",
@@ -90,12 +95,12 @@ class Features(Sequence[StoredFeature]):
 
     @property
     def dim(self) -> int:
-        """Numbers in a row."""
+        """Length of a feature."""
         return int(self.array.shape[-1])
 
     @property
     def _views(self) -> int | None:
-        """How many views each image has, with itself; None if these are of images alone."""
+        """Number of views of each image, including itself; None without a dimension of views."""
         return int(self.array.shape[1]) if self.array.ndim == 3 else None
 
     def __len__(self) -> int:
@@ -110,15 +115,17 @@ class Features(Sequence[StoredFeature]):
     def __getitem__(self, index: slice) -> Features: ...
     def __getitem__(self, index: int | slice) -> StoredFeature | Features:
         if isinstance(index, slice):
-            some = Features(self.array[index])
-            some._rows, some._is_compared = self._rows[index], self._is_compared
-            return some
+            part = Features(self.array[index])
+            part._rows = self._rows[index]
+            part._is_compared = self._is_compared
+            return part
         return StoredFeature(self.array[index], self._rows[index])
 
     def _chunks(self) -> Iterator[Features]:
-        """Return the rows in order, some thousands at a time."""
+        """Yield the rows in order, some thousands at a time."""
         images = max(1, ROWS_PER_CHUNK // (self._views or 1))
-        return (self[i : i + images] for i in range(0, len(self), images))
+        for start in range(0, len(self), images):
+            yield self[start : start + images]
 
     def _warn_if_other_model(self, texts: Tensor) -> None:
         """Warn, once, if these seem to come from another model than text features ``[k, dim]``.
@@ -129,24 +136,35 @@ class Features(Sequence[StoredFeature]):
         direction, and more). Features of another model do neither: below 2.7 and 1.7 in 2,000
         random rotations. See docs/vector-database.md.
         """
-        if self._is_compared or len(self) < _ENOUGH:
+        if self._is_compared or len(self) < _MIN_ROWS_TO_COMPARE:
             return
         self._is_compared = True
-        some = self[:: -(-len(self) // ROWS_PER_CHUNK)]._unit(texts)[:, 0]
-        spread, differences = subtract_mean(some, 0), subtract_mean(texts, 0)
-        along = (spread @ differences.mT).square().sum() / differences.square().sum()
-        common = (some @ texts.mT).mean().abs() * self.dim**0.5
-        if common < _CONE and along * self.dim / spread.square().sum() < _VARIATION:
+        step = -(-len(self) // ROWS_PER_CHUNK)  # rounded up
+        features = self[::step]._unit(texts)[:, 0]  # [rows, dim]
+
+        cosines = features @ texts.mT
+        common_direction = cosines.mean().abs() * self.dim**0.5
+
+        # Variance along the differences of the texts, over the mean variance of all directions.
+        deviations = subtract_mean(features, 0)
+        differences = subtract_mean(texts, 0)
+        along = (deviations @ differences.mT).square().sum()
+        along = along / differences.square().sum()
+        variation = along * self.dim / deviations.square().sum()
+
+        if common_direction < _MIN_COMMON_DIRECTION and variation < _MIN_VARIATION:
             warnings.warn(
                 "`features` point elsewhere than the text features, as those of another model "
-                f"would (mean cosine {(some @ texts.mT).mean():.3f}): check that both come from "
+                f"would (mean cosine {cosines.mean():.3f}): check that both come from "
                 "the same model, and that the prompts are about these images.",
                 FeatureMismatchWarning,
                 stacklevel=5,
             )
 
     def _unit(self, like: Tensor) -> Tensor:
-        """Return ``[images, views, dim]``, of length one, as `like` is; one view of rows alone.
+        """Return ``[images, views, dim]`` of length one, with dtype and device of `like`.
+
+        There is one view if these are features of images alone.
 
         Raises:
             FairTTAError: `like` has another dimension, or a row is not finite or zero.
@@ -155,41 +173,43 @@ class Features(Sequence[StoredFeature]):
 
 
 def stack_features(features: Sequence[Any], like: Tensor) -> Tensor:
-    """As `Features._unit` of the rows that these are."""
+    """Return ``[images, views, dim]`` of length one; see `Features._unit`."""
     if isinstance(features, Features):
         return features._unit(like)
-    if not all(isinstance(one, StoredFeature) for one in features):
+    if not all(isinstance(feature, StoredFeature) for feature in features):
         raise FairTTAError(
             "`images` should be either images or stored features, not both.",
             argument="images",
         )
-    if len({one.values.shape for one in features}) > 1:
+    if len({feature.values.shape for feature in features}) > 1:
         raise FairTTAError(
             "`features` should all have the same dimension.", argument="features"
         )
-    rows = torch.stack([_tensor(one.values) for one in features])
-    return _unit_rows(rows, [one.row for one in features], like)
+    rows = torch.stack([_tensor(feature.values) for feature in features])
+    return _unit_rows(rows, [feature.row for feature in features], like)
 
 
 def as_features(features: Any) -> Any:
-    """An array ``[n, dim]`` as `Features`; all else stays."""
+    """Return an array ``[n, dim]`` as `Features`, and anything else unchanged."""
     is_array = isinstance(features, np.ndarray | Tensor)
     return Features(features) if is_array and features.ndim == 2 else features
 
 
 def feature_batches(features: Any) -> Iterable[Any]:
-    """Batches for `as_unit_features`: chunks of stored ones, batches as they are, or all as one."""
+    """Return batches for `as_unit_features`.
+
+    Stored features are split into chunks; an iterable holds batches; an array is one batch.
+    """
     features = as_features(features)
     if isinstance(features, Features):
         return features._chunks()
-    many = isinstance(features, Iterable) and not isinstance(
-        features, np.ndarray | Tensor
-    )
-    return features if many else [features]
+    if isinstance(features, np.ndarray | Tensor):
+        return [features]
+    return features if isinstance(features, Iterable) else [features]
 
 
 def as_unit_features(features: Any, like: Tensor) -> Tensor:
-    """Unit features ``[images, views, dim]`` with the dtype and on the device of `like`.
+    """Return unit features ``[images, views, dim]`` with dtype and device of `like`.
 
     `features` are `Features`, or an array ``[images, views, dim]`` with at least one view.
     """
@@ -208,9 +228,9 @@ def as_unit_features(features: Any, like: Tensor) -> Tensor:
 
 
 def has_stored_features(images: Sequence[Any]) -> bool:
-    """Whether some of these are stored features."""
+    """Return whether some of these are stored features."""
     return isinstance(images, Features) or any(
-        isinstance(one, StoredFeature) for one in images
+        isinstance(image, StoredFeature) for image in images
     )
 
 
@@ -218,22 +238,23 @@ def dtype_of(images: Any) -> torch.dtype:
     """Return the dtype with the fewest digits in which `Features`, or rows of them, are stored."""
     if isinstance(images, Features):
         return dtype_of_rows(images.array)
-    return least_precise_dtype(*{dtype_of_rows(one.values) for one in images})
+    return least_precise_dtype(*{dtype_of_rows(image.values) for image in images})
 
 
 def dtype_of_rows(rows: Rows) -> torch.dtype:
-    """Return the dtype of an array as torch has it."""
+    """Return the dtype of an array as a dtype of torch."""
     return rows.dtype if isinstance(rows, Tensor) else _tensor(rows[:0]).dtype
 
 
 def _tensor(rows: Rows) -> Tensor:
-    """As a tensor; rows of a numpy array, which may be read-only, are copied."""
+    """Return a tensor; rows of a numpy array, which may be read-only, are copied."""
     if isinstance(rows, Tensor):
         return rows.detach()
     return torch.from_numpy(np.array(rows, rows.dtype.newbyteorder("="), order="C"))
 
 
 def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
+    """Return rows with a dimension of views, of length one; `numbers` are those of the images."""
     if rows.shape[-1] != like.shape[-1]:
         raise FairTTAError(
             f"`features` should have {like.shape[-1]} numbers in a row, as the text features have "
@@ -243,16 +264,23 @@ def _unit_rows(rows: Tensor, numbers: Sequence[int], like: Tensor) -> Tensor:
     rows = (rows.unsqueeze(1) if rows.ndim == 2 else rows).to(like)
     length = torch.linalg.vector_norm(rows, dim=-1)
     if not bool(((length > 0) & length.isfinite()).all()):
-        finite, zero = rows.isfinite().all(-1), (rows == 0).all(-1)
-        for wrong, what in (~finite, "NaN or infinite"), (zero, "zero"):
-            if bool(wrong.any()):
-                places = [numbers[i] for i in wrong.any(1).nonzero().flatten().tolist()]
-                first = ", ".join(map(str, places[:5])) + ", ..." * (len(places) > 5)
-                raise FairTTAError(
-                    f"`features` should not be {what}: see row {first}.",
-                    argument="features",
-                )
+        _refuse_rows(~rows.isfinite().all(-1), "NaN or infinite", numbers)
+        _refuse_rows((rows == 0).all(-1), "zero", numbers)
     return ensure_unit_length(rows, length)
+
+
+def _refuse_rows(is_wrong: Tensor, reason: str, numbers: Sequence[int]) -> None:
+    """Raise an error that lists the first rows of ``[images, views]`` that are wrong, if any."""
+    indices = is_wrong.any(1).nonzero().flatten().tolist()
+    if not indices:
+        return
+    listed = [str(numbers[index]) for index in indices[:5]]
+    if len(indices) > 5:
+        listed.append("...")
+    raise FairTTAError(
+        f"`features` should not be {reason}: see row {', '.join(listed)}.",
+        argument="features",
+    )
 
 
 @dataclass(frozen=True)

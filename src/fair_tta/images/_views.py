@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,34 +17,43 @@ from fair_tta.images._augment import Pixels
 from fair_tta.images._draw import Recipe, Renderer, render_views, to_rgb
 from fair_tta.images._load import pixel_digest
 
-_AREA = (0.08, 1.0)  # of a crop, as a part of the image's
-_RATIO = (3 / 4, 4 / 3)  # of a crop, width to height
-_TRIES = 10  # to find a crop that lies inside the image
-_PER_CROP = 4 * _TRIES + 1  # numbers drawn for a crop and a flip
-_DEPTH = 3  # most operations in a chain
-_SLACK = (
-    1.0  # how far values of user-defined views may overshoot 0..255, as after resizing
-)
+_Box: TypeAlias = tuple[int, int, int, int]
+_Numbers: TypeAlias = npt.NDArray[np.float64]
 
-# The nine operations, given a part from -1 to 1 of the strongest and the size of the view.
-_STEPS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
-    lambda part, h, w: partial(augment.autocontrast),
-    lambda part, h, w: partial(augment.equalize),
-    lambda part, h, w: partial(augment.posterize, bits=4 - int(4 * abs(part))),
-    lambda part, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(part))),
-    lambda part, h, w: partial(augment.rotate, degrees=int(30 * part)),
-    lambda part, h, w: partial(augment.shear_x, level=0.3 * part),
-    lambda part, h, w: partial(augment.shear_y, level=0.3 * part),
-    lambda part, h, w: partial(augment.translate_x, pixels=int(w / 3 * part)),
-    lambda part, h, w: partial(augment.translate_y, pixels=int(h / 3 * part)),
+# Crops and chains are those of TPT: the defaults of torchvision's RandomResizedCrop, and AugMix
+# with chains of one to three operations.
+_AREA_RANGE = (0.08, 1.0)  # of a crop, as a part of the image
+_RATIO_RANGE = (3 / 4, 4 / 3)  # of a crop, width to height
+_CROP_ATTEMPTS = 10  # to find a crop that lies inside the image
+_MAX_STEPS = 3  # operations in a chain
+
+# Numbers that are drawn for one crop: area, ratio, top and left of each attempt, and the flip.
+_NUMBERS_PER_CROP = 4 * _CROP_ATTEMPTS + 1
+# And for one chain: share, number of steps, and operation, level and sign of each step.
+_NUMBERS_PER_CHAIN = 2 + 3 * _MAX_STEPS
+
+# How far user-defined views may lie outside 0..255, as they do after bicubic resizing.
+_RANGE_TOLERANCE = 1.0
+
+# Operations by their strength, from -1 to 1 of the strongest, and height and width of the view.
+_OPERATIONS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
+    lambda s, h, w: partial(augment.autocontrast),
+    lambda s, h, w: partial(augment.equalize),
+    lambda s, h, w: partial(augment.posterize, bits=4 - int(4 * abs(s))),
+    lambda s, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(s))),
+    lambda s, h, w: partial(augment.rotate, degrees=int(30 * s)),
+    lambda s, h, w: partial(augment.shear_x, level=0.3 * s),
+    lambda s, h, w: partial(augment.shear_y, level=0.3 * s),
+    lambda s, h, w: partial(augment.translate_x, pixels=int(w / 3 * s)),
+    lambda s, h, w: partial(augment.translate_y, pixels=int(h / 3 * s)),
 )
-GEOMETRIC_OPERATIONS = _STEPS[4:]
-"""Those that move pixels: rotate, shear and translate."""
+GEOMETRIC_OPERATIONS = _OPERATIONS[4:]
+"""Operations that move pixels: rotate, shear and translate."""
 
 
 @runtime_checkable
 class Views(Protocol):
-    """How further views of an image are made. View 0, the image itself, is made elsewhere."""
+    """A way to make further views of an image. View 0, the image itself, is made elsewhere."""
 
     @property
     def n(self) -> int:
@@ -53,7 +62,7 @@ class Views(Protocol):
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        """Views 1 to n - 1 with values from 0 to 255: ``[n - 1, height, width, 3]``.
+        """Return views 1 to n - 1, from 0 to 255: ``[n - 1, height, width, 3]``.
 
         Args:
             image: of any size.
@@ -64,7 +73,7 @@ class Views(Protocol):
 
 @dataclass(frozen=True)
 class Identity:
-    """No views but the image itself."""
+    """No views except the image itself."""
 
     @property
     def n(self) -> int:
@@ -89,9 +98,9 @@ class AugMix:
         n: number of views, including the image itself.
         severity: up to 10; the level of an operation is uniform between 0.1 and this.
         width: number of chains.
-        render: who draws the views: ``"opencv"`` one by one on the CPU, ``"tensors"`` all views of
-            several images where the model is, which is slow on a CPU, or ``"auto"``: OpenCV for a
-            model on the CPU, tensors for one elsewhere.
+        render: the code that draws the views: ``"opencv"`` one by one on the CPU, ``"tensors"``
+            all views of several images where the model is, which is slow on a CPU, or ``"auto"``:
+            OpenCV for a model on the CPU, tensors for one elsewhere.
 
     Example:
         >>> image = Image.new("RGB", (500, 375))
@@ -107,8 +116,8 @@ class AugMix:
     def __post_init__(self) -> None:
         check_count("n", self.n)
         check_count("width", self.width)
-        names = [renderer.value for renderer in Renderer]
         if not isinstance(self.render, Renderer):
+            names = [renderer.value for renderer in Renderer]
             if self.render not in names:
                 raise FairTTAError(
                     f"`render` should be one of {names} (got {self.render!r}).",
@@ -130,87 +139,115 @@ class AugMix:
     def _draw_recipes(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> list[Recipe]:
-        """What to do for each view; only the image's size is looked at."""
-        per_chain = 2 + 3 * _DEPTH
-        numbers = generator.random((self.n - 1, _PER_CROP + 1 + self.width * per_chain))
-        skip = numbers[:, _PER_CROP, None]
-        chains = numbers[:, _PER_CROP + 1 :].reshape(-1, self.width, per_chain)
-        shares = -np.log1p(
-            -chains[..., 0]
-        )  # exponential: their ratios are Dirichlet(1, ..., 1)
-        weights = np.hstack([skip, (1 - skip) * shares / shares.sum(1, keepdims=True)])
-        depth = 1 + (_DEPTH * chains[..., 1]).astype(int)
-        which, level, sign = (
-            chains[..., 2:].reshape(*depth.shape, _DEPTH, 3).transpose(3, 0, 1, 2)
+        """Draw what to do for each view; of the image only its size matters."""
+        # One call of the generator, so that a recipe depends on nothing but the seed.
+        numbers_per_view = _NUMBERS_PER_CROP + 1 + self.width * _NUMBERS_PER_CHAIN
+        numbers = generator.random((self.n - 1, numbers_per_view))
+        crop_numbers, crop_weights, chain_numbers = np.split(
+            numbers, [_NUMBERS_PER_CROP, _NUMBERS_PER_CROP + 1], axis=1
         )
-        amount = np.where(sign < 0.5, 0.1, -0.1) * (0.1 + (self.severity - 0.1) * level)
-        which = (len(_STEPS) * which).astype(int)
-        steps = [
-            tuple(
-                tuple(_STEPS[i](a, *size) for i, a in zip(*drawn[:2], strict=True))[
-                    : drawn[2]
-                ]
-                for drawn in zip(*view, strict=True)
-            )
-            for view in zip(
-                which.tolist(), amount.tolist(), depth.tolist(), strict=True
-            )
-        ]
-        crops = _crops(numbers[:, :_PER_CROP], image)
+        chain_numbers = chain_numbers.reshape(-1, self.width, _NUMBERS_PER_CHAIN)
+
+        # Exponential numbers divided by their sum are Dirichlet(1, ..., 1).
+        shares = -np.log1p(-chain_numbers[..., 0])
+        chain_weights = (1 - crop_weights) * shares / shares.sum(1, keepdims=True)
+        weights = np.hstack([crop_weights, chain_weights])
+
         return [
-            Recipe(*crop, tuple(shares), chains)
-            for crop, shares, chains in zip(crops, weights.tolist(), steps, strict=True)
+            Recipe(box, is_mirrored, tuple(view_weights), chains)
+            for box, is_mirrored, view_weights, chains in zip(
+                _draw_boxes(crop_numbers[:, :-1], image),
+                (crop_numbers[:, -1] < 0.5).tolist(),
+                weights.tolist(),
+                self._draw_chains(chain_numbers, size),
+                strict=True,
+            )
         ]
+
+    def _draw_chains(
+        self, numbers: _Numbers, size: tuple[int, int]
+    ) -> list[tuple[tuple[partial[Pixels], ...], ...]]:
+        """Draw the chains of each view from numbers ``[views, chains, _NUMBERS_PER_CHAIN]``."""
+        lengths = 1 + (_MAX_STEPS * numbers[..., 1]).astype(int)
+        steps = numbers[..., 2:].reshape(*lengths.shape, _MAX_STEPS, 3)
+        operations = (len(_OPERATIONS) * steps[..., 0]).astype(int)
+        # Levels go up to 10, strengths to 1.
+        levels = 0.1 + (self.severity - 0.1) * steps[..., 1]
+        strengths = np.where(steps[..., 2] < 0.5, 0.1, -0.1) * levels
+
+        chains = []
+        for view in zip(
+            lengths.tolist(), operations.tolist(), strengths.tolist(), strict=True
+        ):
+            view_chains = []
+            for length, indices, chain_strengths in zip(*view, strict=True):
+                chain = [
+                    _OPERATIONS[index](strength, *size)
+                    for index, strength in zip(indices, chain_strengths, strict=True)
+                ]
+                view_chains.append(tuple(chain[:length]))
+            chains.append(tuple(view_chains))
+        return chains
+
+
+def _draw_boxes(numbers: _Numbers, image: Image.Image) -> list[_Box]:
+    """Draw boxes as torchvision's RandomResizedCrop does from ``[views, 4 * _CROP_ATTEMPTS]``."""
+    width, height = image.size
+    area, ratio, down, right = numbers.reshape(-1, _CROP_ATTEMPTS, 4).transpose(2, 0, 1)
+    area = _AREA_RANGE[0] + (_AREA_RANGE[1] - _AREA_RANGE[0]) * area
+    area = width * height * area
+    # Uniform on a logarithmic scale.
+    ratio = _RATIO_RANGE[0] * (_RATIO_RANGE[1] / _RATIO_RANGE[0]) ** ratio
+    box_width = np.rint(np.sqrt(area * ratio))
+    box_height = np.rint(np.sqrt(area / ratio))
+    top = down * (height - box_height + 1)
+    left = right * (width - box_width + 1)
+    attempts = np.stack([top, left, box_height, box_width], -1).astype(int)
+
+    # The first attempt that lies inside the image.
+    fits_width = (box_width > 0) & (box_width <= width)
+    fits_height = (box_height > 0) & (box_height <= height)
+    fits = fits_width & fits_height
+    boxes = attempts[np.arange(len(attempts)), fits.argmax(1)]
+
+    # In a long and narrow image none may: the largest box at the centre with an allowed ratio.
+    max_width = min(width, round(height * _RATIO_RANGE[1]))
+    max_height = min(height, round(width / _RATIO_RANGE[0]))
+    centre = ((height - max_height) // 2, (width - max_width) // 2)
+    boxes[~fits.any(1)] = (*centre, max_height, max_width)
+    return [tuple(box) for box in boxes.tolist()]
 
 
 def content_generator(
     image: Image.Image, seed: int, use: str = ""
 ) -> np.random.Generator:
-    """A generator that depends on the seed, on the size and pixels of the image, and on its use."""
+    """Return a random generator that seed, size, pixels and use of the image determine."""
     digest = pixel_digest(to_rgb(image), f"{use}{seed} {image.width} {image.height} ")
     return np.random.default_rng(int.from_bytes(digest, "big"))
-
-
-def _crops(
-    numbers: npt.NDArray[np.float64], image: Image.Image
-) -> Iterator[tuple[tuple[int, int, int, int], bool]]:
-    """Boxes as torchvision's RandomResizedCrop chooses them, and whether to mirror them."""
-    width, height = image.size
-    area, ratio, down, right = numbers[:, :-1].reshape(-1, _TRIES, 4).transpose(2, 0, 1)
-    area = width * height * (_AREA[0] + (_AREA[1] - _AREA[0]) * area)
-    ratio = _RATIO[0] * (_RATIO[1] / _RATIO[0]) ** ratio
-    w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
-    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    boxes = np.stack(
-        [down * (height - h + 1), right * (width - w + 1), h, w], -1
-    ).astype(int)
-    first = boxes[np.arange(len(boxes)), fits.argmax(1)].tolist()
-    # Long and narrow: the largest box in the centre whose ratio is allowed.
-    widest = min(width, round(height * _RATIO[1]))
-    highest = min(height, round(width / _RATIO[0]))
-    centre = ((height - highest) // 2, (width - widest) // 2, highest, widest)
-    has_box: list[bool] = fits.any(axis=1).tolist()  # type: ignore[assignment]
-    is_mirrored = (numbers[:, -1] < 0.5).tolist()
-    for box, is_box, flip in zip(first, has_box, is_mirrored, strict=True):
-        yield tuple(box) if is_box else centre, flip
 
 
 def check_arrays(
     name: str, views: Views, arrays: Any, size: tuple[int, int]
 ) -> npt.NDArray[np.float32]:
-    """The array that `views`, the argument `name`, returned: ``[n - 1, height, width, 3]``."""
-    wanted, got = [views.n - 1, *size, 3], type(arrays).__name__
+    """Return the array that `views`, the argument `name`, made; raise `FairTTAError` if invalid.
+
+    It should be ``[n - 1, height, width, 3]``, from 0 to 255.
+    """
+    expected_shape = [views.n - 1, *size, 3]
+    received = type(arrays).__name__
     if isinstance(arrays, np.ndarray):
-        got = f"{list(arrays.shape)} of {arrays.dtype}"
-        if list(arrays.shape) == wanted and arrays.dtype.kind in "fiu":
-            if isinstance(views, AugMix):
+        received = f"{list(arrays.shape)} of {arrays.dtype}"
+        if list(arrays.shape) == expected_shape and arrays.dtype.kind in "fiu":
+            if isinstance(views, AugMix):  # its range is known
                 return arrays
-            low, high = float(arrays.min(initial=0)), float(arrays.max(initial=0))
-            if low >= -_SLACK and high <= 255 + _SLACK:  # not if one is nan
+            low = float(arrays.min(initial=0))
+            high = float(arrays.max(initial=0))
+            # False if one value is NaN.
+            if low >= -_RANGE_TOLERANCE and high <= 255 + _RANGE_TOLERANCE:
                 return arrays
-            got = f"{low:g} to {high:g}"
+            received = f"{low:g} to {high:g}"
     raise FairTTAError(
-        f"`{name}` should give an array {wanted} of numbers from 0 to 255, all views but the image "
-        f"itself (got {got} from {type(views).__name__}).",
+        f"`{name}` should return an array {expected_shape} of numbers from 0 to 255, all views "
+        f"except the image itself (got {received} from {type(views).__name__}).",
         argument=name,
     )

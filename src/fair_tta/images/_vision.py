@@ -17,90 +17,31 @@ from torch import Tensor
 from fair_tta._cache import Cache
 from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
-from fair_tta.images._draw import Renderer, render_batch
+from fair_tta.images._draw import Renderer
+from fair_tta.images._draw_batch import render_batch
 from fair_tta.images._load import check_enlarged, load_image, pixel_digest
+from fair_tta.images._pixel_spec import PixelSpec
 from fair_tta.images._stored import StoredFeature
 from fair_tta.images._views import AugMix, Views, check_arrays, content_generator
 from fair_tta.models._backend import Backend
 from fair_tta.models._model_lock import computed_once
 from fair_tta.models._stored_text import refuse_images, sees_images
 
-_PROBE_EDGE = 96  # of the images that show what preprocessing does
-_HALVES = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
-"""Colours of left and right halves, which distinguish channels and shades."""
-
-
-class PixelSpec:
-    """Size and normalisation of a model's input, read off what its own preprocessing does."""
-
-    def __init__(self, size: tuple[int, int], gain: Tensor, shift: Tensor) -> None:
-        self.size = size
-        self._gain = gain
-        self._shift = shift
-
-    @classmethod
-    def from_backend(cls, backend: Any) -> PixelSpec | None:
-        """None if the model has no fixed size or does not normalise channel by channel."""
-        preprocess = getattr(backend, "preprocess", None)
-        if preprocess is None or not hasattr(backend, "encode_pixels"):
-            return None
-        square, flat = (_PROBE_EDGE, _PROBE_EDGE), (_PROBE_EDGE, _PROBE_EDGE * 2 // 3)
-        black, white, wide = (
-            preprocess([Image.new("RGB", size, colour)])
-            for size, colour in ((square, "black"), (square, "white"), (flat, "black"))
-        )
-        if black is None or black.shape != wide.shape:
-            return None
-        low, high = black[0].float().flatten(1), white[0].float().flatten(1)
-        if (
-            float((low - low[:, :1]).abs().max() + (high - high[:, :1]).abs().max())
-            > 1e-4
-        ):
-            return None
-        height, width = black.shape[-2:]
-        spec = cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
-        return spec if spec._fits(preprocess(list(map(_halves, _HALVES)))) else None
-
-    def _fits(self, seen: Tensor) -> bool:
-        """Whether the outer columns of images of two halves have the colours they should have.
-
-        They have not where channels are mixed or swapped, or shades bent.
-        """
-        colours = torch.tensor(
-            _HALVES, dtype=torch.float32, device=seen.device
-        )  # [images, 2, 3]
-        expected = self._shift + colours * self._gain
-        outer = seen.float()[..., [0, -1]].permute(0, 2, 3, 1)  # [images, height, 2, 3]
-        a_quarter_of_a_shade = self._gain.abs().max() / 4
-        return bool(((outer - expected[:, None]).abs() <= a_quarter_of_a_shade).all())
-
-    def normalise(self, levels: Tensor, out: Tensor | None = None) -> Tensor:
-        """Levels ``[..., 3, height, width]`` from 0 to 255, on any device, as the model's input."""
-        shift, gain = torch.stack([self._shift, self._gain])[..., None, None].to(
-            levels.device
-        )
-        return torch.addcmul(shift, levels, gain, out=out)
-
-
-def _halves(colours: tuple[tuple[int, int, int], ...]) -> Image.Image:
-    image = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), colours[0])
-    image.paste(colours[1], (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
-    return image
-
 
 def probe_image() -> Image.Image:
-    """Neither square nor smooth, so that sizes, crops and filters show."""
+    """Return an image that is neither square nor smooth, so that any preprocessing shows."""
     y, x = np.mgrid[:171, :230]
     pixels = np.stack([x, y, (7 * x + 13 * y) % 251], -1).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
-_REFUSALS = (ValueError, TypeError, LookupError, ArithmeticError)
+# Errors that image processors raise when they refuse an image.
+_PROCESSOR_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError)
 
 
 @contextmanager
 def takes_images(backend: Backend) -> Iterator[None]:
-    """Raise `ModelError` if the model takes no image at all; an error about one image stays."""
+    """Raise `ModelError` if the model takes no image at all; an error about one image passes."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -110,12 +51,12 @@ def takes_images(backend: Backend) -> Iterator[None]:
             f"there is not enough memory for these images in {backend.name}: try a smaller "
             "`batch_size`, and look at the sizes in its image processor."
         ) from error
-    except _REFUSALS as error:
+    except _PROCESSOR_ERRORS as error:
         if isinstance(error, FairTTAError):
             raise
         try:
             backend.encode_images([probe_image()])
-        except _REFUSALS:
+        except _PROCESSOR_ERRORS:
             raise ModelError(
                 f"{backend.name} takes no images ({type(error).__name__}: {error}): its image "
                 "processor may be damaged or of another model; pass the right one (`processor`)."
@@ -127,29 +68,33 @@ CustomViews = Callable[[Image.Image, np.random.Generator], Iterable[Any]]
 """User-defined views: an image and a random generator in, more images (of any kind) out."""
 
 PixelChange = Callable[[Tensor, np.random.Generator], Tensor]
-"""Other pixels from those of all views of an image, ``[views, 3, height, width]``; hashable, with
-a repr that identifies it, which seeds the generator."""
+"""A change of the pixels of all views of an image, ``[views, 3, height, width]``.
 
-_SIZE = (224, 224)  # of views for a model without a fixed size
-_VIEWS_AT_ONCE = 32  # of that size, through the vision tower on a CPU
-_VIEWS_THERE = (
-    256  # on a device, where they need some 1.5 GB; fewer would launch more kernels
-)
-_EDGE = 512  # of such a model, at most
-_ANY_MODEL = 16  # times as long as wide, and no model has an edge that is too much
+Hashable, with a repr that identifies it, which seeds the generator.
+"""
+
+_DEFAULT_SIZE = (224, 224)  # of views for a model without a fixed size
+# Views of that size in one pass of the vision tower. On a device they need some 1.5 GB; fewer
+# would launch more kernels.
+_VIEWS_PER_PASS_ON_CPU = 32
+_VIEWS_PER_PASS_ON_DEVICE = 256
+# A model without a fixed size enlarges the short edge to this at most. Images that are less long
+# and narrow than the ratio become too large with no model.
+_MAX_DEFAULT_EDGE = 512
+_MAX_SAFE_RATIO = 16
 
 
 class Vision:
     """Features of images and of their views, which seed and content of an image determine.
 
-    `views` is a strategy, a function, or a tensor or list of images to use as views. Whoever hands
-    over the cache clears it when weights change.
+    `views` is a strategy, a function, or a tensor or list of images to use as views. The owner of
+    the cache clears it when weights change.
     """
 
     def __init__(self, backend: Backend, views: Any, seed: int, cache: Cache) -> None:
         if not isinstance(seed, int):
             raise FairTTAError(
-                f"`seed` should be a whole number (got {seed!r}).", argument="seed"
+                f"`seed` should be an integer (got {seed!r}).", argument="seed"
             )
         self.backend = backend
         self.views: Views | CustomViews = _parse_views(views)
@@ -157,19 +102,33 @@ class Vision:
         self.cache = cache
         self._owner = object()  # of its entries in the cache
 
-    def load(self, image: Any) -> Any:
-        """`load_image`, but refuse what the model's preprocessing would blow up.
+    @property
+    def count(self) -> int | None:
+        """Number of views of an image, including itself; None if only a custom function knows."""
+        if isinstance(self.views, Views):
+            return self.views.n
+        if isinstance(self.views, partial) and self.views.func is _fixed:
+            return 1 + len(self.views.args[0])
+        return None
 
-        A stored feature stays as it is.
+    def forget(self) -> None:
+        """Drop the cached features of images."""
+        self.cache.clear(self._owner)
+
+    def load(self, image: Any) -> Any:
+        """Return `load_image(image)`, or raise `ImageError` if preprocessing would take gigabytes.
+
+        A stored feature is returned unchanged.
         """
         if isinstance(image, StoredFeature):
             return image
         if not sees_images(self.backend):
             refuse_images()
         loaded = load_image(image)
-        if max(loaded.size) > _ANY_MODEL * min(loaded.size):
+        if max(loaded.size) > _MAX_SAFE_RATIO * min(loaded.size):
             spec = self._pixel_spec
-            check_enlarged(loaded, _EDGE if spec is None else max(spec.size), image)
+            edge = _MAX_DEFAULT_EDGE if spec is None else max(spec.size)
+            check_enlarged(loaded, edge, image)
         return loaded
 
     def features(
@@ -178,153 +137,167 @@ class Vision:
         with_views: bool,
         auxiliary: Views | CustomViews | None = None,
     ) -> Tensor:
-        """Unit features ``[images, views, dim]``; view 0 is the image itself.
+        """Return unit features ``[images, views, dim]``; view 0 is the image itself.
 
-        Those in the cache are not made again, so that another method on the same images costs no
-        second pass through the vision tower. `auxiliary` are views that a method brings along, in
-        place of the classifier's.
+        Those in the cache are not computed again, so that another method on the same images costs
+        no second pass through the vision tower. `auxiliary` are views that a method brings along,
+        instead of the classifier's.
         """
         views = auxiliary or (self.views if with_views else None)
-        return self._kept(
-            images, auxiliary or with_views, lambda new: self._encode(new, views)
+        return self._cached(
+            images,
+            auxiliary or with_views,
+            lambda new_images: self._encode(new_images, views),
         )
 
     def changed_features(
         self, images: Sequence[Image.Image], change: PixelChange
     ) -> Tensor:
-        """Unit features ``[images, n, dim]`` of what `change` makes of the pixels of all views."""
+        """Return unit features ``[images, n, dim]`` of the changed pixels of all views."""
 
         def encode(image: Image.Image) -> Tensor:
             generator = content_generator(image, self.seed, repr(change))
-            return self._encode_pixels(change(self.pixels(image), generator))
+            return unit_features(
+                self._encode_pixels(change(self.pixels(image), generator))
+            )
 
-        return self._kept(
-            images, change, lambda new: [unit_features(encode(image)) for image in new]
+        return self._cached(
+            images, change, lambda new_images: [encode(image) for image in new_images]
         )
 
     def pixels(self, image: Image.Image) -> Tensor:
-        """An image and its views as the model takes them, ``[views, 3, height, width]``."""
-        if isinstance(self.views, Views) and (spec := self._pixel_spec) is not None:
-            return self._bulk([image], self.views, spec)[0]
+        """Return an image and its views as the model's input, ``[views, 3, height, width]``."""
+        spec = self._pixel_spec if isinstance(self.views, Views) else None
+        if isinstance(self.views, Views) and spec is not None:
+            return self._model_inputs([image], self.views, spec)[0]
         backend: Any = self.backend
-        pixels: Tensor = backend.preprocess(self._as_images(image, self.views))
+        pixels: Tensor = backend.preprocess(self._view_images(image, self.views))
         return pixels
 
-    def _kept(
+    def _cached(
         self,
         images: Sequence[Image.Image],
-        what: object,
+        variant: object,
         encode: Callable[[list[Image.Image]], list[Tensor]],
     ) -> Tensor:
-        """What the cache has of each image, and what it has not, made now."""
-        since = self.cache.times_cleared
-        is_kept = self.cache.limit > 0
+        """Return cached features ``[images, views, dim]``; `encode` computes what is missing.
+
+        `variant` distinguishes the features of one image: its views, or a change of its pixels.
+        """
+        times_cleared = self.cache.times_cleared
+        # Without a cache contents need no digest: positions distinguish the images.
+        is_caching = self.cache.limit > 0
         keys = [
-            (image_digest(im) if is_kept else place, what)
-            for place, im in enumerate(images)
+            (image_digest(image) if is_caching else index, variant)
+            for index, image in enumerate(images)
         ]
-        known = {key: self.cache._find(self._owner, key) for key in keys}
-        found = {
-            key: features for key, features in known.items() if features is not None
-        }
-        new = {
+        features_by_key = {}
+        for key in keys:
+            cached = self.cache._find(self._owner, key)
+            if cached is not None:
+                features_by_key[key] = cached
+        missing = {
             key: image
             for key, image in zip(keys, images, strict=True)
-            if key not in found
+            if key not in features_by_key
         }
+
         with takes_images(self.backend):
-            made = encode(list(new.values()))
-        for key, features in zip(new, made, strict=True):
-            found[key] = own = (
-                features.clone()
-            )  # a part of a batch would keep the batch alive
-            self.cache._keep(self._owner, key, own, own.nbytes, since)
-        counts = {len(found[key]) for key in keys}
+            encoded = encode(list(missing.values()))
+        for key, batch_row in zip(missing, encoded, strict=True):
+            features = batch_row.clone()  # a view would keep the whole batch alive
+            features_by_key[key] = features
+            self.cache._keep(self._owner, key, features, features.nbytes, times_cleared)
+
+        counts = {len(features_by_key[key]) for key in keys}
         if len(counts) > 1:
-            name = "views" if what is True else "auxiliary"
+            name = "views" if variant is True else "auxiliary"
             raise FairTTAError(
-                f"`{name}` should give as many views of each image of a batch (got "
+                f"`{name}` should return equally many views of each image of a batch (got "
                 f"{' and '.join(map(str, sorted(counts)))} counting the image): use batch_size=1.",
                 argument=name,
             )
-        return torch.stack([found[key] for key in keys])
-
-    @property
-    def count(self) -> int | None:
-        """How many views an image has, with itself; None if only a user-defined function knows."""
-        if isinstance(self.views, Views):
-            return self.views.n
-        if isinstance(self.views, partial) and self.views.func is _fixed:
-            return 1 + len(self.views.args[0])
-        return None
-
-    def forget(self) -> None:
-        """Drop the kept features of images."""
-        self.cache.clear(self._owner)
+        return torch.stack([features_by_key[key] for key in keys])
 
     def _encode(
         self, images: list[Image.Image], views: Views | CustomViews | None
     ) -> list[Tensor]:
+        """Return unit features ``[views, dim]`` of each image."""
         if not images:
             return []
         if views is None:
             return list(unit_features(self._encode_images(images)).unsqueeze(1))
-        if not isinstance(views, Views) or (spec := self._pixel_spec) is None:
+
+        # Custom views, and all views of models that take any size, go through the model's own
+        # preprocessing.
+        spec = self._pixel_spec if isinstance(views, Views) else None
+        if not isinstance(views, Views) or spec is None:
             return [
-                unit_features(self._encode_images(self._as_images(image, views)))
+                unit_features(self._encode_images(self._view_images(image, views)))
                 for image in images
             ]
         step = max(1, views_per_pass(spec.size, self.backend.device) // views.n)
-        parts = [
-            self._encode_pixels(
-                self._bulk(images[i : i + step], views, spec).flatten(0, 1)
-            )
-            for i in range(0, len(images), step)
-        ]
+        parts = []
+        for start in range(0, len(images), step):
+            pixels = self._model_inputs(images[start : start + step], views, spec)
+            parts.append(self._encode_pixels(pixels.flatten(0, 1)))
         return list(unit_features(torch.cat(parts)).reshape(len(images), views.n, -1))
 
-    def _bulk(self, images: list[Image.Image], views: Views, spec: PixelSpec) -> Tensor:
-        """Images and views at the model's own size: ``[images, views, 3, height, width]``."""
+    def _model_inputs(
+        self, images: list[Image.Image], views: Views, spec: PixelSpec
+    ) -> Tensor:
+        """Return images and views as the model's input: ``[images, views, 3, height, width]``."""
         backend: Any = self.backend
-        first: Tensor = backend.preprocess(images).unsqueeze(1)
-        if isinstance(views, AugMix) and Renderer(views.render).uses_tensors(
-            backend.device
-        ):
-            if views.n == 1:
-                return first
-            # made where the model is: images go there, not their views
-            recipes = [
-                views._draw_recipes(i, spec.size, content_generator(i, self.seed))
-                for i in images
-            ]
-            levels = render_batch(images, spec.size, recipes, backend.device)
-            return torch.cat([first.to(levels), spec.normalise(levels)], 1)
+        view_0: Tensor = backend.preprocess(images).unsqueeze(1)
+
+        if isinstance(views, AugMix):
+            renderer = Renderer(views.render)
+            if renderer.uses_tensors(backend.device):
+                return self._draw_on_device(images, view_0, views, spec)
         pixels = torch.empty(len(images), views.n, 3, *spec.size, device="cpu")
-        pixels[:, :1] = first
-        for image, own in zip(images, pixels, strict=True):
-            arrays = self._arrays(image, views, spec.size)
-            spec.normalise(torch.from_numpy(arrays).movedim(-1, -3), out=own[1:])
+        pixels[:, :1] = view_0
+        for image, image_pixels in zip(images, pixels, strict=True):
+            arrays = torch.from_numpy(self._arrays(image, views, spec.size))
+            spec.normalise(arrays.movedim(-1, -3), out=image_pixels[1:])
         return pixels
 
-    def _as_images(
+    def _draw_on_device(
+        self,
+        images: list[Image.Image],
+        view_0: Tensor,
+        views: AugMix,
+        spec: PixelSpec,
+    ) -> Tensor:
+        """Add views to view 0 where the model is: images are copied there, not their views."""
+        if views.n == 1:
+            return view_0
+        recipes = [
+            views._draw_recipes(image, spec.size, content_generator(image, self.seed))
+            for image in images
+        ]
+        levels = render_batch(images, spec.size, recipes, self.backend.device)
+        return torch.cat([view_0.to(levels), spec.normalise(levels)], 1)
+
+    def _view_images(
         self, image: Image.Image, views: Views | CustomViews
     ) -> list[Image.Image]:
-        """Views as images, each for the model's own preprocessing."""
+        """Return an image and its views as images, for the model's own preprocessing."""
         if isinstance(views, Views):
-            arrays = (
-                self._arrays(image, views, _SIZE).round().clip(0, 255).astype(np.uint8)
-            )
-            return [image, *map(Image.fromarray, arrays)]
-        name = self._name(views)
-        made = views(image, content_generator(image, self.seed))
-        if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+            arrays = self._arrays(image, views, _DEFAULT_SIZE)
+            levels = arrays.round().clip(0, 255).astype(np.uint8)
+            return [image, *(Image.fromarray(pixels) for pixels in levels)]
+        name = self._argument_name(views)
+        view_images = views(image, content_generator(image, self.seed))
+        if isinstance(view_images, str | bytes | Mapping) or not isinstance(
+            view_images, Iterable
+        ):
             raise FairTTAError(
                 f"`{name}` should return images, such as [image.rotate(90)] (got "
-                f"{type(made).__name__}).",
+                f"{type(view_images).__name__}).",
                 argument=name,
             )
         try:
-            return [image, *map(self.load, made)]
+            return [image, *(self.load(view) for view in view_images)]
         except ImageError as error:
             raise ImageError(
                 f"`{name}` did not return an image: {error}", argument=name
@@ -333,16 +306,20 @@ class Vision:
     def _arrays(
         self, image: Image.Image, views: Views, size: tuple[int, int]
     ) -> npt.NDArray[np.float32]:
+        """Return views 1 to n - 1, ``[n - 1, height, width, 3]``, after a check."""
         arrays = views(image, size, content_generator(image, self.seed))
-        return check_arrays(self._name(views), views, arrays, size)
+        return check_arrays(self._argument_name(views), views, arrays, size)
 
-    def _name(self, views: Views | CustomViews) -> str:
+    def _argument_name(self, views: Views | CustomViews) -> str:
         return "views" if views is self.views else "auxiliary"
 
     def _encode_images(self, images: list[Image.Image]) -> Tensor:
-        step = views_per_pass(_SIZE, self.backend.device)
-        parts = [images[i : i + step] for i in range(0, len(images), step)]
-        return torch.cat([self.backend.encode_images(part) for part in parts])
+        step = views_per_pass(_DEFAULT_SIZE, self.backend.device)
+        parts = [
+            self.backend.encode_images(images[start : start + step])
+            for start in range(0, len(images), step)
+        ]
+        return torch.cat(parts)
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
         backend: Any = self.backend
@@ -356,18 +333,21 @@ class Vision:
 
 
 def views_per_pass(size: Sequence[int], device: torch.device | None = None) -> int:
-    """How many views of a size go through the tower at once; more on a device than on a CPU."""
-    most = _VIEWS_AT_ONCE if device is None or device.type == "cpu" else _VIEWS_THERE
-    return max(1, most * _SIZE[0] * _SIZE[1] // (size[0] * size[1]))
+    """Return how many views of a size go through the vision tower together."""
+    is_cpu = device is None or device.type == "cpu"
+    count = _VIEWS_PER_PASS_ON_CPU if is_cpu else _VIEWS_PER_PASS_ON_DEVICE
+    default_height, default_width = _DEFAULT_SIZE
+    return max(1, count * default_height * default_width // (size[0] * size[1]))
 
 
 def image_digest(image: Image.Image | StoredFeature) -> str:
-    """By which the content of a loaded image, or of a stored feature, is known."""
+    """Return the digest that identifies the content of a loaded image or of a stored feature."""
     if isinstance(image, StoredFeature):
         return blake2b(b"feature" + image.tobytes(), digest_size=16).hexdigest()
     return pixel_digest(image, repr(image.size)).hex()
 
 
+# Rows of answers to fixed views are found again by the name of this function.
 def _fixed(
     views: list[Image.Image], _image: Image.Image, _generator: np.random.Generator
 ) -> list[Image.Image]:
@@ -375,6 +355,7 @@ def _fixed(
 
 
 def _parse_views(views: Any) -> Views | CustomViews:
+    """Return a strategy or a function from all that users may pass as views."""
     if isinstance(views, int) and not isinstance(views, bool):
         return AugMix(views)
     if isinstance(views, Views) and not isinstance(views, type):
@@ -383,7 +364,8 @@ def _parse_views(views: Any) -> Views | CustomViews:
     if isinstance(views, Tensor) and views.is_nested:  # it has no shape
         views = views.unbind()
     is_array = isinstance(views, Tensor | np.ndarray) and views.ndim > 0
-    if is_array and views.ndim == 3 and {*views.shape[::2]} & {1, 3, 4}:
+    # Three dimensions are several grey images, unless one end looks like channels.
+    if is_array and views.ndim == 3 and not {1, 3, 4}.isdisjoint(views.shape[::2]):
         raise FairTTAError(
             f"`views` of shape {list(views.shape)} could be one image: pass several as "
             "[views, 3, height, width] or [views, height, width, 3], or as a list.",

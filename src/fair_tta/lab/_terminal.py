@@ -59,7 +59,7 @@ def print_text(
     console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
 
 
-def print_table(table: Table | Group) -> None:
+def print_rich_table(table: Table | Group) -> None:
     """Print a table; one that takes all the room has more of it in a file than in a terminal."""
     console = Console()
     if isinstance(table, Table) and table.expand and not console.is_terminal:

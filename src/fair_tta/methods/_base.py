@@ -1,11 +1,11 @@
-"""What a method is: a frozen strategy that turns image features into probabilities."""
+"""The base classes of methods: frozen strategies that turn image features into probabilities."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any, ClassVar
 
@@ -27,17 +27,19 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an adapter found for a batch of images.
+    """The probabilities that an adapter computed for a batch of images, and how it did.
 
     Attributes:
         probabilities: ``[images, targets]``; the label is the first of the largest.
-        sensitive: ``{attribute: [images, values]}``; what is left out stays as zero-shot has it.
+        sensitive: ``{attribute: [images, values]}``; an attribute that is left out keeps its
+            zero-shot probabilities.
         learning_rate: ``[images]``, None if nothing was tuned.
         relative_step: ``[images]``, None if nothing was tuned.
-        views_kept: how many views were used, of all images or ``[images]``; None if none.
-        warnings: for each image what the user should know, empty if there is nothing.
-        flags: the same as ``{sentence: [images] of bool}``: nothing has to wait for a device before
-            the whole outcome is fetched.
+        views_kept: how many views were used, a number for all images or ``[images]``; None if
+            none were.
+        warnings: for each image the sentences that the user should read; empty if there are none.
+        flags: the same as ``{sentence: [images] of bool}``, so that nothing has to wait for a
+            device before the whole outcome is fetched.
     """
 
     probabilities: Tensor
@@ -63,9 +65,10 @@ class Needs:
         reference_labels: classes of reference images, or of some of them, the `labels` of `fit`.
         values: attribute values of the images to classify too; ``knowing(*values)`` returns the
             method for them.
-        setting: a setting that has no default, such as a file.
-        other_images: the other images of a batch, on which an answer then depends. Finished answers
-            of such a method are used again only for the same images in the same batches.
+        setting: a setting without a default, such as a file.
+        other_images: the other images of a batch, on which a prediction then depends. Finished
+            predictions of such a method are used again only for the same images in the same
+            batches.
     """
 
     sensitive: bool = False
@@ -80,22 +83,24 @@ class Needs:
     other_images: bool = False
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            *(a or b for a, b in zip(astuple(self), astuple(other), strict=True))
-        )
+        either = {
+            need.name: getattr(self, need.name) or getattr(other, need.name)
+            for need in fields(Needs)
+        }
+        return Needs(**either)
 
 
 class Adapter(ABC):
     """A method. Subclasses hold hyper-parameters only: state is passed and returned, never stored.
 
-    A subclass is a frozen dataclass that defines `adapt` and declares in `needs` what it needs
+    A subclass is a frozen dataclass that defines `adapt`, and declares in `needs` its requirements
     beyond the features of the images.
     """
 
     needs: ClassVar[Needs] = Needs()
-    """What the method needs; the classifier checks it before it does any work."""
+    """Requirements, which the classifier checks before it does any work."""
     reference: Any = None
-    """What was learnt from reference images, if the method needs them."""
+    """The result of fitting on reference images, for a method that needs them."""
 
     @abstractmethod
     def adapt(self, task: Task, features: Tensor) -> Outcome:
@@ -117,17 +122,17 @@ class Adapter(ABC):
             )
 
     def _check_ready(self) -> None:
-        """Raise unless the method can answer; a classifier may hold one that cannot yet."""
+        """Raise unless the method can classify; a classifier may hold one that cannot yet."""
         self._check_fitted()
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the method has the reference that it needs, if it needs one."""
+        """True unless the method lacks a reference that it needs."""
         return not self.needs.reference or self.reference is not None
 
     @property
     def parts(self) -> tuple[Adapter, ...]:
-        """The methods it is made of: itself, or the two of a chain."""
+        """The method itself, or the two methods of a chain."""
         return (self,)
 
 
@@ -143,8 +148,8 @@ class PixelAdapter(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Raise an error: features are not enough."""
         raise FairTTAError(
-            f"{type(self).__name__} needs the images themselves: pass them to `predict` in place "
-            "of features."
+            f"{type(self).__name__} needs the images themselves: pass them to `predict` instead of "
+            "features."
         )
 
     @abstractmethod
@@ -161,20 +166,24 @@ class PixelAdapter(Adapter):
 
 
 def non_finite_error(task: Task) -> ModelError:
-    """What to raise if a model's own features are not finite."""
+    """Return the error for features of a model that are not finite."""
     return ModelError(
-        f"{task.backend.name} gives features that are not finite; if it runs in half precision, "
+        f"{task.backend.name} returns features that are not finite; if it runs in half precision, "
         "try float32."
     )
 
 
 def softmax(logits: Tensor) -> Tensor:
-    """As zero-shot has it, to the last bit: ``[images, 1, k] -> [images, k]``."""
+    """Return probabilities of logits: ``[images, 1, k] -> [images, k]``."""
+    # The exponential of `log_softmax`, which zero-shot takes too, so that both agree to the bit.
     return logits.log_softmax(-1).exp().squeeze(1)
 
 
 def probabilities(task: Task, features: Tensor, texts: Tensor) -> Tensor:
-    """Probabilities of view 0: ``[images, views, dim], [(images,) k, dim] -> [images, k]``."""
+    """Return probabilities of view 0.
+
+    ``[images, views, dim], [(images,) k, dim] -> [images, k]``
+    """
     return softmax(task.logits(features[:, :1], texts))
 
 
@@ -185,25 +194,25 @@ CLASS_LOST = "the projection leaves only rounding of a class's prompt; this is t
 
 
 def fall_back_to_zero_shot(
-    task: Task, features: Tensor, found: Tensor, lost: Mapping[str, Tensor]
+    task: Task, features: Tensor, adapted: Tensor, lost: Mapping[str, Tensor]
 ) -> Outcome:
     """Return an outcome with zero-shot's answer, and a warning, where a projection left nothing.
 
     Args:
         task: the text side.
         features: ``[images, views, dim]``.
-        found: what the method answers, ``[images, targets]``.
-        lost: ``{sentence: [images, features]}``, or without images if all have the same: which
-            features are rounding; one is enough.
+        adapted: probabilities of the method, ``[images, targets]``.
+        lost: ``{sentence: [images, features]}``, or ``[features]`` if all images have the same:
+            the features that are only rounding after the projection; one is enough.
     """
     zero_shot = probabilities(task, features, task.target_features)
     flags = {}
     for sentence, is_lost in lost.items():
-        # the largest of 0 and 1 and not `any`, because the export to ONNX knows this one
-        any_lost = is_lost.to(found).amax(-1, keepdim=True) > 0
-        found = torch.where(any_lost, zero_shot, found)
+        # The largest of 0 and 1 instead of `any`, which the export to ONNX does not know.
+        any_lost = is_lost.to(adapted).amax(-1, keepdim=True) > 0
+        adapted = torch.where(any_lost, zero_shot, adapted)
         flags[sentence] = any_lost.expand(len(features), 1).squeeze(1)
-    return Outcome(found, flags=flags)
+    return Outcome(adapted, flags=flags)
 
 
 def check_non_negative(method: Adapter, *names: str) -> None:
@@ -214,14 +223,14 @@ def check_non_negative(method: Adapter, *names: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
-    """Unit features of prompts, as they are or as a first method has made them.
+class TextFeatures:
+    """Unit features of prompts: the task's, or those that a first method has tuned.
 
     Attributes:
         target: ``[(images,) targets, dim]``
         sensitive: ``{attribute: [(images,) values, dim]}``
-        joint: the features of all (target, value) pairs of an attribute, target by target:
-            ``[(images,) targets * values, dim]``, computed when they are asked for.
+        joint: function of an attribute that computes the features of all (target, value) pairs,
+            target by target: ``[(images,) targets * values, dim]``.
     """
 
     target: Tensor
@@ -229,21 +238,21 @@ class Texts:
     joint: Callable[[str], Tensor] = field(repr=False)
 
 
-def original_texts(task: Task) -> Texts:
-    """The features of the prompts as they are."""
+def original_text_features(task: Task) -> TextFeatures:
+    """Return the task's own features of its prompts."""
 
     def joint(attribute: str) -> Tensor:
         return task.own_features(task.joint_prompts(attribute))
 
-    return Texts(task.target_features, task.sensitive_features, joint)
+    return TextFeatures(task.target_features, task.sensitive_features, joint)
 
 
 class FindsTexts(Adapter):
     """A method that can come first in a chain: it finds features of prompts for each image."""
 
     @abstractmethod
-    def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
-        """Features of prompts for each image, and the method's own outcome with them.
+    def find_texts(self, task: Task, features: Tensor) -> tuple[TextFeatures, Outcome]:
+        """Return features of prompts for each image, and the method's own outcome with them.
 
         Args:
             task: the text side.
@@ -251,7 +260,7 @@ class FindsTexts(Adapter):
         """
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """The outcome of `find_texts`."""
+        """Return the outcome of `find_texts`."""
         return self.find_texts(task, features)[1]
 
     def __rshift__(self, then: UsesTexts) -> Chained:
@@ -262,12 +271,12 @@ class UsesTexts(Adapter):
     """A method that can come second in a chain: it works with any features of prompts."""
 
     @abstractmethod
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        """As `Adapter.adapt`, with these features of prompts in place of the task's own."""
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
+        """Do the same as `Adapter.adapt`, with these features of prompts."""
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """The outcome with the task's own features of prompts."""
-        return self.adapt_texts(task, features, original_texts(task))
+        """Return the outcome with the task's own features of prompts."""
+        return self.adapt_texts(task, features, original_text_features(task))
 
 
 @dataclass(frozen=True)
@@ -275,8 +284,8 @@ class Chained(Adapter):
     """``first >> then``: the first finds features of prompts for each image, the second uses them.
 
     ``FairTPT() >> OrthCali(lam=0)`` is the paper's combination: the sensitive (and joint) features
-    that define the projection are those after tuning. What the second leaves out of its outcome is
-    the first's: sensitive probabilities, rate, step, views and warnings.
+    that define the projection are those after tuning. Sensitive probabilities, rate, step, views
+    and warnings that the second leaves out of its outcome come from the first.
 
     Args:
         first: a method that `FindsTexts`: the ones that tune prompts.
@@ -287,22 +296,25 @@ class Chained(Adapter):
     then: UsesTexts
 
     def __post_init__(self) -> None:
-        kinds = ("first", FindsTexts, "TPT()"), ("second", UsesTexts, "OrthCali()")
-        for part, (place, kind, example) in zip(self.parts, kinds, strict=True):
-            if not isinstance(part, kind):
-                raise FairTTAError(
-                    f"the {place} method of a chain should be a {kind.__name__}, such as {example} "
-                    f"(got {part!r})."
-                )
+        self._check_part("first", self.first, FindsTexts, "TPT()")
+        self._check_part("second", self.then, UsesTexts, "OrthCali()")
+
+    @staticmethod
+    def _check_part(position: str, method: Any, base: type[Any], example: str) -> None:
+        if not isinstance(method, base):
+            raise FairTTAError(
+                f"the {position} method of a chain should be a {base.__name__}, such as {example} "
+                f"(got {method!r})."
+            )
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
-        """What either needs."""
+        """The needs of either method."""
         return self.first.needs | self.then.needs
 
     @property
     def is_fitted(self) -> bool:
-        """Whether both are."""
+        """True if both methods are."""
         return self.first.is_fitted and self.then.is_fitted
 
     @property
@@ -331,21 +343,20 @@ class Chained(Adapter):
         )
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """The outcome of the second, completed by that of the first."""
-        texts, before = self.first.find_texts(task, features)
-        after = self.then.adapt_texts(task, features, texts)
-        notes = zip_longest(before.warnings, after.warnings, fillvalue=())
-        kept = {
-            name: getattr(before, name)
-            for name in ("learning_rate", "relative_step", "views_kept")
-            if getattr(after, name) is None
-        }
+        """Return the outcome of the second, completed by that of the first."""
+        texts, first = self.first.find_texts(task, features)
+        second = self.then.adapt_texts(task, features, texts)
+        notes = zip_longest(first.warnings, second.warnings, fillvalue=())
+        completed = {}
+        for name in ("learning_rate", "relative_step", "views_kept"):
+            if getattr(second, name) is None:
+                completed[name] = getattr(first, name)
         return replace(
-            after,
-            sensitive={**before.sensitive, **after.sensitive},
-            warnings=tuple((*first, *second) for first, second in notes),
-            flags={**before.flags, **after.flags},
-            **kept,
+            second,
+            sensitive={**first.sensitive, **second.sensitive},
+            warnings=tuple((*of_first, *of_second) for of_first, of_second in notes),
+            flags={**first.flags, **second.flags},
+            **completed,
         )
 
 
@@ -353,59 +364,63 @@ def check_instance(adapter: Any) -> Adapter:
     """Raise unless this is an adapter."""
     if isinstance(adapter, Adapter):
         return adapter
-    is_method = hasattr(adapter, "adapt") and not isinstance(adapter, type)
+    advice = ""
+    if hasattr(adapter, "adapt") and not isinstance(adapter, type):
+        advice = ": its class should inherit from fair_tta.extend.Adapter"
     raise FairTTAError(
-        f"`adapter` should be an instance of a method, such as ZeroShot() (got {adapter!r})"
-        f"{': its class should inherit from fair_tta.extend.Adapter' * is_method}.",
+        "`adapter` should be an instance of a method, such as ZeroShot() (got "
+        f"{adapter!r}){advice}.",
         argument="adapter",
     )
 
 
 def check_sensitive(adapter: Adapter, task: Task) -> None:
     """Raise if a method needs names of attribute values that the task does not have."""
-    if (
-        adapter.needs.sensitive or adapter.needs.reference_sensitive
-    ) and not task.sensitive:
+    needs_names = adapter.needs.sensitive or adapter.needs.reference_sensitive
+    if needs_names and not task.sensitive:
         raise PromptError(
             f"{type(adapter).__name__} needs sensitive attribute values: pass `sensitive=[...]`."
         )
 
 
 def check_adapter(adapter: Any, task: Task) -> Adapter:
-    """Refuse an adapter that cannot work with a task, before any work is done."""
-    checked, name = check_instance(adapter), type(adapter).__name__
+    """Return an adapter; raise before any work is done if it cannot work with a task."""
+    checked = check_instance(adapter)
+    name = type(adapter).__name__
     if checked.needs.pixels != isinstance(checked, PixelAdapter):
         raise FairTTAError(
-            f"`{name}.needs` should have pixels=True if it is a PixelAdapter, only.",
+            f"`{name}.needs` should have pixels=True if and only if it is a PixelAdapter.",
             argument=name,
         )
     check_sensitive(checked, task)
     if not sees_images(task.backend) and (checked.needs.views or checked.needs.pixels):
-        wanted = (
-            "the images themselves"
-            if checked.needs.pixels
-            else "further views of an image"
-        )
+        missing = "further views of an image"
+        if checked.needs.pixels:
+            missing = "the images themselves"
         raise ModelError(
-            f"{name} needs {wanted}, and there is no image encoder: choose a method that works on "
+            f"{name} needs {missing}, and there is no image encoder: choose a method that works on "
             "features, such as AssociationCorrection(), LogitBalance() or ZeroShot()."
         )
     if checked.needs.prompt_gradient:
-        if task.templates._further:
-            raise PromptError(
-                f"{name} tunes the words of one template (got {1 + len(task.templates._further)}): "
-                "pass one sentence as `template`, or choose a method that does not tune the prompt."
-            )
-        try:
-            _ = task.context
-        except TowerError as error:
-            raise TowerError(
-                f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
-                "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
-            ) from error
-    if (
-        checked.is_fitted
-    ):  # one that is not may be held, and is refused when it should answer
+        _check_tunable_prompt(name, task)
+    # One that is not fitted may be held, and is refused when it should classify.
+    if checked.is_fitted:
         checked._check_fitted(task)
     checked._check_task(task)
     return checked
+
+
+def _check_tunable_prompt(name: str, task: Task) -> None:
+    """Raise unless the task has one template, and a model whose prompt can be tuned."""
+    if task.templates._further:
+        raise PromptError(
+            f"{name} tunes the words of one template (got {1 + len(task.templates._further)}): "
+            "pass one sentence as `template`, or choose a method that does not tune the prompt."
+        )
+    try:
+        _ = task.context
+    except TowerError as error:
+        raise TowerError(
+            f"{name} tunes the prompt, but {error}. Choose a method that does not, such as "
+            "AssociationCorrection(), LogitBalance(), OrthCali() or ZeroShot()."
+        ) from error

@@ -1,4 +1,4 @@
-"""Cross-fitting: methods fitted on the images that they answer, no image by a fit that saw it."""
+"""Cross-fitting: each image is classified by a fit on other images than itself."""
 
 from __future__ import annotations
 
@@ -25,57 +25,65 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """What a method has learnt: for each fold of the images from the others, and from all."""
+    """A method fitted once without each fold of the images, and once on all of them.
 
-    of_folds: tuple[Adapter, ...] = field(repr=False)
-    of_all: Adapter = field(repr=False)
+    Attributes:
+        by_fold: for each fold the method fitted on the images of the other folds.
+        on_all_images: the method fitted on all images.
+        images: their number.
+        sha256: digest of the images, and of their classes if these were used.
+        class_labels: their classes were used.
+    """
+
+    by_fold: tuple[Adapter, ...] = field(repr=False)
+    on_all_images: Adapter = field(repr=False)
     images: int
     sha256: str
     class_labels: bool = False
 
     def _identity_settings(self) -> dict[str, Any]:
-        """For `fair_tta._identity.describe`: the same images make the same fits, in any order and
-        with any batch size."""
+        """Return the JSON by which `fair_tta._identity.describe` knows the fits.
+
+        The same images make the same fits, in any order and with any batch size.
+        """
         return {"folds": FOLDS, "images": self.images, "sha256": self.sha256}
 
 
 @dataclass(frozen=True)
 class CrossFitted(Adapter):
-    """A method that answers each image by a fit that has not seen it, nor a copy of it."""
+    """A method that classifies each image by a fit that has seen neither it nor a copy of it."""
 
     method: Adapter
     fits: Fits
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
-        """Those of the method, but for the reference, which it has."""
+        """Those of the method, except the reference, which it has."""
         return replace(self.method.needs, reference=False)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        """Raise an error: the classifier asks the fits."""
+        """Raise an error: features alone do not show which fit has not seen an image."""
         raise FairTTAError(
             "a cross-fitted method needs the images themselves: call `predict`."
         )
 
     @property
     def note(self) -> str:
-        """What a report says of it."""
-        labels = (
-            "and their class labels" if self.fits.class_labels else "without labels"
-        )
+        """A sentence about it for reports."""
+        labels = "without labels"
+        if self.fits.class_labels:
+            labels = "and their class labels"
         return (
             f"cross-fitted on these {self.fits.images} images {labels}; each is answered by one of "
             f"{FOLDS} fits, which has not seen it."
         )
 
     def folds(self, images: Sequence[Image]) -> Iterator[tuple[Adapter, list[int]]]:
-        """The fits, each with the places of the images that it answers."""
-        own = [_fold(image_digest(image)) for image in images]
-        for fold in set(own):
-            yield (
-                self.fits.of_folds[fold],
-                [i for i, other in enumerate(own) if other == fold],
-            )
+        """Yield the fits that are needed, each with the indices of the images it classifies."""
+        fold_of_image = [_fold(image_digest(image)) for image in images]
+        for fold in set(fold_of_image):
+            indices = [i for i, other in enumerate(fold_of_image) if other == fold]
+            yield self.fits.by_fold[fold], indices
 
 
 def cross_fit(
@@ -85,50 +93,68 @@ def cross_fit(
     digests: Sequence[str],
     class_labels: Sequence[str] = (),
 ) -> dict[K, Adapter]:
-    """Cross-fit the methods that need a reference; others stay as they are.
+    """Cross-fit the methods that need a reference; others stay unchanged.
 
-    Features are ``[images, 1, dim]`` in batches. The `image_digest` of an image decides its fold
-    and its place in the fit. A fit that needs class labels has those of its own images only.
+    A fit that needs class labels gets those of its own images only.
+
+    Args:
+        classifier: its model and prompts are fitted for.
+        adapters: the methods, by name.
+        features: ``[images, 1, dim]``, in batches.
+        digests: the `image_digest` of each image, which decides its fold and its place in the fit.
+        class_labels: the class of each image, empty if classes are not known.
     """
-    keys, n = list(zip(digests, class_labels or digests, strict=True)), len(digests)
-    order = sorted(range(n), key=keys.__getitem__)
-    seen = [
-        [i for i in order if _fold(digests[i]) != fold]
-        for fold in (*range(FOLDS), None)
+    # Sorted, so that sums over images do not depend on the order in which they came.
+    n_images = len(digests)
+    sort_keys = list(zip(digests, class_labels or digests, strict=True))
+    order = sorted(range(n_images), key=sort_keys.__getitem__)
+    training_sets = [
+        [image for image in order if _fold(digests[image]) != fold]
+        for fold in range(FOLDS)
     ]
-    if not all(seen):
+    if not all([*training_sets, order]):
         raise FairTTAError(
-            f"cross-fitting needs more different images (got {n}, all in one fold): name reference "
-            "images, or methods that need none."
+            f"cross-fitting needs more different images (got {n_images}, all in one fold): name "
+            "reference images, or methods that need none."
         )
-    if n < FittedMethod._recommended_images:
+    if n_images < FittedMethod._recommended_images:
         warnings.warn(
-            f"cross-fitting on {n} images; with fewer than "
-            f"{FittedMethod._recommended_images} what a method learns is uncertain.",
+            f"cross-fitting on {n_images} images; with fewer than "
+            f"{FittedMethod._recommended_images} the result of a fit is uncertain.",
             SmallReferenceWarning,
             stacklevel=3,
         )
-    every, content = torch.cat([*features]), sha256(" ".join(sorted(digests)).encode())
-    labelled = sha256(repr([keys[i] for i in order]).encode())
-    found = dict(adapters)
+
+    all_features = torch.cat(list(features))
+    digest_of_images = sha256(" ".join(sorted(digests)).encode()).hexdigest()
+    sorted_labels = [sort_keys[image] for image in order]
+    digest_with_labels = sha256(repr(sorted_labels).encode()).hexdigest()
+
+    def fit(method: Adapter, images: list[int], use_labels: bool) -> Adapter:
+        labels = [class_labels[image] for image in images] if use_labels else None
+        fitted: Adapter = fit_encoded(
+            classifier, method, all_features[images], labels=labels
+        )
+        return fitted
+
+    cross_fitted = dict(adapters)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallReferenceWarning)  # of each fit
+        # The number of images was mentioned above; each fit would do so again.
+        warnings.simplefilter("ignore", SmallReferenceWarning)
         for name, method in adapters.items():
-            if not method.is_fitted:
-                uses = bool(class_labels) and method.needs.reference_labels
-                *of_folds, of_all = (
-                    fit_encoded(
-                        classifier,
-                        method,
-                        every[some],
-                        labels=[class_labels[i] for i in some] if uses else None,
-                    )
-                    for some in seen
-                )
-                digest = (labelled if uses else content).hexdigest()
-                fits = Fits(tuple(of_folds), of_all, n, digest, uses)
-                found[name] = CrossFitted(method, fits)
-    return found
+            if method.is_fitted:
+                continue
+            use_labels = bool(class_labels) and method.needs.reference_labels
+            by_fold = [fit(method, images, use_labels) for images in training_sets]
+            fits = Fits(
+                tuple(by_fold),
+                fit(method, order, use_labels),
+                n_images,
+                digest_with_labels if use_labels else digest_of_images,
+                use_labels,
+            )
+            cross_fitted[name] = CrossFitted(method, fits)
+    return cross_fitted
 
 
 def _fold(digest: str) -> int:

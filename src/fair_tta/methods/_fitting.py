@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,85 +30,16 @@ from fair_tta.methods._base import (
     non_finite_error,
 )
 from fair_tta.methods._reference import Reference, TaskIdentity
+from fair_tta.methods._reference_labels import (
+    ClassLabels,
+    ReferenceLabels,
+    SensitiveLabels,
+)
 from fair_tta.prompts._task import Task
-
-SensitiveLabels: TypeAlias = Iterable[str] | Mapping[str, Iterable[str]]
-"""The name of a value for each image, or these by attribute."""
-
-ClassLabels: TypeAlias = Iterable[str | None] | Mapping[int, str]
-"""The class of each image, None where it is not known, or ``{place of an image: class}``."""
-
-
-def index_attribute_values(
-    labels: SensitiveLabels | None, sensitive: Mapping[str, Mapping[str, str]]
-) -> dict[str, Tensor]:
-    """``{attribute: [images]}``, the places of the values among those of the attribute."""
-    if not isinstance(labels, Mapping) and len(sensitive) == 1:
-        labels = dict.fromkeys(sensitive, labels)
-    if not isinstance(labels, Mapping) or set(labels) != set(sensitive):
-        got = (
-            list(labels)
-            if isinstance(labels, Mapping)
-            else f"a {type(labels).__name__}"
-        )
-        raise FairTTAError(
-            f"`sensitive` should be {{attribute: labels}} for {list(sensitive)} (got {got}).",
-            argument="sensitive",
-        )
-    values = {
-        name: _places(name, labels[name], list(sensitive[name])) for name in sensitive
-    }
-    counts = {name: len(places) for name, places in values.items()}
-    if len(set(counts.values())) > 1:
-        raise FairTTAError(
-            f"`sensitive` should be as many of each attribute (got {counts}).",
-            argument="sensitive",
-        )
-    return values
-
-
-def _places(attribute: str, labels: Any, names: list[str]) -> Tensor:
-    of = f"`sensitive` of {attribute!r} should"
-    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-        raise FairTTAError(f"{of} be a name for each image (got {labels!r}).")
-    given = list(labels)
-    unknown = list(dict.fromkeys(repr(name) for name in given if name not in names))
-    if unknown:
-        raise FairTTAError(f"{of} be among {names} (got {', '.join(unknown[:3])}).")
-    absent = [name for name in names if name not in given]
-    if absent:
-        raise FairTTAError(
-            f"{of} include every value (none is {', '.join(map(repr, absent))})."
-        )
-    return torch.tensor([names.index(name) for name in given], device="cpu")
-
-
-def index_classes(
-    labels: ClassLabels | None, names: Iterable[str]
-) -> tuple[dict[int, int], int]:
-    """``{place of an image: place of its class}``, and the least number of images."""
-    if labels is None:
-        return {}, 0
-    if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-        raise FairTTAError(
-            f"`labels` should be a class or None for each image (got {labels!r}).",
-            argument="labels",
-        )
-    rows = dict(labels) if isinstance(labels, Mapping) else dict(enumerate(labels))
-    known = {place: name for place, name in rows.items() if name is not None}
-    places = {name: place for place, name in enumerate(names)}
-    wrong = [repr(name) for name in dict.fromkeys(known.values()) if name not in places]
-    wrong += [f"the place {i!r}" for i in rows if not isinstance(i, int) or i < 0]
-    if wrong:
-        should = f"be among the classes, {list(places)}, at places >= 0"
-        raise FairTTAError(
-            f"`labels` should {should} (got {', '.join(wrong[:3])}).", argument="labels"
-        )
-    return {i: places[name] for i, name in known.items()}, max(rows, default=-1) + 1
 
 
 class EncodesImages(Protocol):
-    """What fitting needs of a classifier."""
+    """The part of a classifier that fitting uses."""
 
     _batch_size: int
 
@@ -126,9 +57,9 @@ class ReferenceBatch:
 
     Attributes:
         features: ``[images, dim]`` unit features.
-        values: ``{attribute: [images]}``, which of its values an image has, as whole numbers in
-            the order of `Task.sensitive`; empty without labels.
-        classes: ``[images]``, places of their classes in the order of `Task.targets`, -1 where
+        values: ``{attribute: [images]}``, indices into the attribute's values, in the order of
+            `Task.sensitive`; empty without labels.
+        classes: ``[images]``, indices of their classes in the order of `Task.targets`, -1 where
             they are not known.
     """
 
@@ -140,15 +71,14 @@ class ReferenceBatch:
 def warn_if_other_model(images: Any, task: Task) -> None:
     """Warn if these are stored features that do not seem to belong to the text side."""
     if isinstance(images, Features):
-        images._warn_if_other_model(
-            torch.cat([task.target_features, *task.sensitive_features.values()])
-        )
+        prompts = [task.target_features, *task.sensitive_features.values()]
+        images._warn_if_other_model(torch.cat(prompts))
 
 
 def encode_in_batches(
     classifier: EncodesImages, images: Any, progress: bool
 ) -> Iterator[Any]:
-    """Features of images, `batch_size` at a time; stored ones in chunks."""
+    """Yield features of images, `batch_size` at a time; stored ones in chunks."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
             f"`images` should be many reference images (got one {type(images).__name__}; "
@@ -156,22 +86,32 @@ def encode_in_batches(
             argument="images",
         )
     warn_if_other_model(images, classifier._task)
-    stream, is_stored = iter(images), isinstance(images, Features)
-    parts = iter(lambda: list(islice(stream, classifier._batch_size)), [])
+    if isinstance(images, Features):
+        batches: Iterator[Any] = images._chunks()
+    else:
+        batches = _encoded_batches(classifier, iter(images))
     with image_bar(images, progress) as bar:
-        for part in images._chunks() if is_stored else parts:
-            yield part if is_stored else classifier.encode(part, with_views=False)
-            bar.update(len(part))
+        for batch in batches:
+            yield batch
+            bar.update(len(batch))
+
+
+def _encoded_batches(
+    classifier: EncodesImages, images: Iterator[Any]
+) -> Iterator[Tensor]:
+    while batch := list(islice(images, classifier._batch_size)):
+        yield classifier.encode(batch, with_views=False)
 
 
 def gather_batches(
     batches: Iterable[ReferenceBatch],
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """All at once, for a method that has to hold them: features ``[images, dim]``, and values."""
-    parts = list(batches)
-    names = parts[0].values
-    values = {name: torch.cat([part.values[name] for part in parts]) for name in names}
-    return torch.cat([part.features for part in parts]), values
+    """Return features ``[images, dim]`` and values of all batches at once."""
+    gathered = list(batches)
+    values = {}
+    for name in gathered[0].values:
+        values[name] = torch.cat([batch.values[name] for batch in gathered])
+    return torch.cat([batch.features for batch in gathered]), values
 
 
 T = TypeVar("T")
@@ -184,15 +124,15 @@ class FittedMethod(Adapter):
 
     needs = Needs(reference=True)
     _recommended_images: ClassVar[int] = 300
-    """Fewer reference images warn."""
+    """A fit on fewer reference images raises a warning."""
     _fit_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings without which `_learn` would give something else."""
+    """Settings without which `_learn` would return something else."""
 
     @abstractmethod
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
     ) -> Mapping[str, Tensor]:
-        """Return what is to be known of the reference images, by names; none of them is kept.
+        """Return tensors that summarise the reference images; the images are not kept.
 
         Args:
             task: the text side; use its features as ``task.target_features.to(batch.features)``.
@@ -200,57 +140,63 @@ class FittedMethod(Adapter):
         """
 
     def _prepare(
-        self, task: Task, learnt: Mapping[str, Tensor]
+        self, task: Task, learned: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
-        """Return what `adapt` needs: made once, in float64, as far as the cache has room."""
-        return learnt
+        """Return what `adapt` needs, in float64; it is called once while the cache has room."""
+        return learned
 
     def _prepared(self, task: Task) -> Mapping[str, Tensor]:
-        """Return what `_prepare` gives, as the task's features are: for `adapt`.
+        """Return the tensors of `_prepare` with the dtype and device of the task's features.
 
         Raises:
-            FairTTAError: this is not fitted, or with another model or other prompts.
+            FairTTAError: the method is not fitted, or with another model or other prompts.
         """
 
-        def make() -> Mapping[str, Tensor]:
-            tensors = self._checked_reference(task).tensors
+        def prepare() -> Mapping[str, Tensor]:
+            learned = self._checked_reference(task).tensors
             try:
-                made = self._prepare(task, tensors)
+                tensors = self._prepare(task, learned)
+            # A saved file may hold tensors of any names and shapes.
             except (RuntimeError, LookupError, TypeError, OverflowError) as error:
                 raise FairTTAError(
-                    f"what this {type(self).__name__} has learnt is not what it needs ({error}): "
+                    f"what this {type(self).__name__} has learned is not what it needs ({error}): "
                     "fit it again."
                 ) from error
-            own = task.target_features
-            return {
-                name: value.to(own if value.is_floating_point() else own.device)
-                for name, value in made.items()
-            }
+            like = task.target_features
+            prepared = {}
+            for name, tensor in tensors.items():
+                target = like if tensor.is_floating_point() else like.device
+                prepared[name] = tensor.to(target)
+            return prepared
 
-        return task.remember(self, make)
+        return task.remember(self, prepare)
 
     def _check_fitted(self, task: Task | None = None) -> None:
         self._checked_reference(task)
 
     def _checked_reference(self, task: Task | None = None) -> Reference:
-        """Return what was learnt, if it is there, and fits the settings and the task."""
-        reference, name = self.reference, type(self).__name__
-        if reference is None:
+        """Return the reference if there is one that fits the settings and the task."""
+        name = type(self).__name__
+        if self.reference is None:
             raise FairTTAError(
                 f"{name} has not been fitted: call `{fit_call(self.needs)}` with "
                 f"{self._recommended_images} or more images like those to come, or pass the path "
                 "of a saved one as `adapter`."
             )
-        reference._check(name, settings_of(self))
+        self.reference._check(name, settings_of(self))
         if task is not None:
-            reference.identity.check(task, f"this {name}")
-        return reference
+            self.reference.identity.check(task, f"this {name}")
+        return self.reference
 
 
 def fit_call(needs: Needs) -> str:
-    """Return how a method is fitted, as it is typed."""
-    labels = ", labels" * needs.reference_labels
-    return f"clf.fit(images{labels}{', sensitive=values' * needs.reference_sensitive})"
+    """Return the call that fits a method, as the user types it."""
+    arguments = ["images"]
+    if needs.reference_labels:
+        arguments.append("labels")
+    if needs.reference_sensitive:
+        arguments.append("sensitive=values")
+    return f"clf.fit({', '.join(arguments)})"
 
 
 def fit_method(
@@ -262,68 +208,60 @@ def fit_method(
     *,
     progress: bool = False,
 ) -> Any:
-    """Return the method as it is after it has learnt from images; see `FairTPTClassifier.fit`."""
-    _check_given(method, labels, sensitive)
-    features: Iterable[Any] = encode_in_batches(classifier, images, progress)
-    learners = [part for part in method.parts if isinstance(part, FittedMethod)]
-    if len(learners) > 1:  # images may be an iterator, and are encoded once
-        features = list(features)
-
-    def fitted(part: Adapter) -> Any:
-        if not isinstance(part, FittedMethod):
-            return part
-        return _learnt(part, classifier, features, images, labels, sensitive)
-
-    if isinstance(method, Chained):
-        return Chained(*map(fitted, method.parts))
-    return fitted(method)
-
-
-def _check_given(
-    method: Adapter, labels: ClassLabels | None, sensitive: SensitiveLabels | None
-) -> None:
-    """Raise unless a method learns, and from what is given with the images."""
-    name, needs = type(method).__name__, method.needs
-    if not any(isinstance(part, FittedMethod) for part in method.parts):
-        reason = (
-            "brings its own `reference`"
-            if needs.reference
-            else "learns nothing from images"
-        )
+    """Return a copy of a method that is fitted on images; see `FairTPTClassifier.fit`."""
+    # Of a chain only the second method can be one that is fitted: the first tunes prompts.
+    learner = method.then if isinstance(method, Chained) else method
+    if not isinstance(learner, FittedMethod):
+        reason = "learns nothing from images"
+        if method.needs.reference:
+            reason = "brings its own `reference`"
         raise FairTTAError(
-            f"`adapter` should be a method that `fit` can fit, such as LogitBalance() (got {name}, "
-            f"which {reason}): leave `fit` out, or choose another with `with_adapter`.",
+            "`adapter` should be a method that `fit` can fit, such as LogitBalance() (got "
+            f"{type(method).__name__}, which {reason}): leave `fit` out, or choose another with "
+            "`with_adapter`.",
             argument="adapter",
         )
-    asked = (
-        (
-            "labels",
-            labels,
-            needs.reference_labels,
-            "the class of each image, or None",
-            "classes",
-        ),
-        (
-            "sensitive",
-            sensitive,
-            needs.reference_sensitive,
-            "the value of each image",
-            "attribute values",
-        ),
+    _check_label_argument(
+        learner, "labels", labels, "the class of each image, or None", "classes"
     )
-    for argument, value, is_used, what, learnt_from in asked:
-        if is_used and value is None:
-            raise FairTTAError(
-                f"`{argument}` should be {what}, because {name} learns from {learnt_from} (got "
-                f"none): call `{fit_call(needs)}`.",
-                argument=argument,
-            )
-        if value is not None and not is_used:
-            raise FairTTAError(
-                f"`{argument}` should be left out, because {name} does not learn from "
-                f"{learnt_from} (got a {type(value).__name__}): call `{fit_call(needs)}`.",
-                argument=argument,
-            )
+    _check_label_argument(
+        learner, "sensitive", sensitive, "the value of each image", "attribute values"
+    )
+    encoded = encode_in_batches(classifier, images, progress)
+    n_images = len(images) if isinstance(images, Sized) else None
+    fitted: Any = _fit(learner, classifier, encoded, n_images, labels, sensitive)
+    return replace(method, then=fitted) if isinstance(method, Chained) else fitted
+
+
+def _check_label_argument(
+    method: FittedMethod, argument: str, labels: Any, expected: str, source: str
+) -> None:
+    """Raise if labels are missing that the method learns from, or given and not used.
+
+    Args:
+        method: the method to fit.
+        argument: the argument of `fit` that holds the labels.
+        labels: its value.
+        expected: words for what it should be.
+        source: words for what the method would learn from.
+    """
+    name = type(method).__name__
+    call = fit_call(method.needs)
+    is_used = method.needs.reference_sensitive
+    if argument == "labels":
+        is_used = method.needs.reference_labels
+    if is_used and labels is None:
+        raise FairTTAError(
+            f"`{argument}` should be {expected}, because {name} learns from {source} (got none): "
+            f"call `{call}`.",
+            argument=argument,
+        )
+    if labels is not None and not is_used:
+        raise FairTTAError(
+            f"`{argument}` should be left out, because {name} does not learn from {source} (got a "
+            f"{type(labels).__name__}): call `{call}`.",
+            argument=argument,
+        )
 
 
 def fit_encoded(
@@ -333,136 +271,138 @@ def fit_encoded(
     sensitive: SensitiveLabels | None = None,
     labels: ClassLabels | None = None,
 ) -> Any:
-    """Return a method, or the parts of a chain that need it, fitted on features of images.
+    """Return a method fitted on features of images; one that is fitted stays unchanged.
 
-    Features are ``[images, dim]`` or ``[images, views, dim]``, or such batches; of views the first
-    counts. What a part cannot use is not passed on to it.
+    Labels that the method does not learn from are ignored.
+
+    Args:
+        classifier: its model and prompts are fitted for.
+        method: the method, or a chain whose second method is fitted.
+        features: ``[images, dim]``, ``[images, views, dim]`` of which view 0 counts, or an iterable
+            of such batches.
+        sensitive: attribute values of the images.
+        labels: classes of the images.
     """
     if method.is_fitted:
         return method
     if isinstance(method, Chained):
-        parts = (
-            fit_encoded(classifier, part, features, sensitive, labels)
-            for part in method.parts
-        )
-        return Chained(*parts)
-    return _learnt(
-        method,
-        classifier,
-        feature_batches(features),
-        None,
-        labels if method.needs.reference_labels else None,
-        sensitive if method.needs.reference_sensitive else None,
-    )
+        then = fit_encoded(classifier, method.then, features, sensitive, labels)
+        return replace(method, then=then)
+    return _fit(method, classifier, feature_batches(features), None, labels, sensitive)
 
 
-F = TypeVar("F", bound=FittedMethod)
+M = TypeVar("M", bound=FittedMethod)
 
 
-def _learnt(
-    method: F,
+def _fit(
+    method: M,
     classifier: EncodesImages,
     encoded: Iterable[Any],
-    images: Iterable[Any] | None,
+    n_images: int | None,
     labels: ClassLabels | None,
     sensitive: SensitiveLabels | None,
-) -> F:
-    """Return a method with what it learns from encoded images.
+) -> M:
+    """Return a copy of the method with what it learns from encoded images.
 
-    `images` are those that are encoded meanwhile: what is known of them is counted before the first
-    is.
+    Args:
+        method: the method to fit.
+        classifier: its model and prompts are fitted for.
+        encoded: features of the images, in batches.
+        n_images: how many there are, None if that shows only at the end.
+        labels: classes of the images.
+        sensitive: attribute values of the images.
     """
-    name = type(method).__name__
-    classifier.encode(
-        [], with_views=False
-    )  # makes it notice that its weights have changed
-    task, count = classifier._task, 0
-    like = task.target_features.cpu().double()
+    # An empty batch makes the classifier notice that its weights have changed.
+    classifier.encode([], with_views=False)
+    task = classifier._task
     check_sensitive(method, task)
-    values = (
-        index_attribute_values(sensitive, task.sensitive)
-        if method.needs.reference_sensitive
-        else {}
-    )
-    classes, labelled = index_classes(labels, task.targets)
-    is_list = labels is not None and not isinstance(labels, Mapping)
 
-    def check_counts(images: int) -> None:
-        for attribute, places in values.items():
-            if len(places) != images:
-                raise FairTTAError(
-                    f"`sensitive` should have one of {attribute!r} for each of {images} images "
-                    f"(got {len(places)}).",
-                    argument="sensitive",
-                )
-        if labelled > images or (is_list and labelled < images):
-            raise FairTTAError(
-                f"`labels` should be as many as images, {images} (got {labelled}), with None "
-                "where a class is not known, or {place of an image: class}.",
-                argument="labels",
-            )
+    # Labels are checked before the first image is read, as far as that is possible.
+    if not method.needs.reference_labels:
+        labels = None
+    if not method.needs.reference_sensitive:
+        sensitive = None
+    elif sensitive is None:
+        sensitive = {}
+    reference_labels = ReferenceLabels.parse(task, labels, sensitive)
+    if n_images is not None:
+        reference_labels.check_count(n_images)
 
-    if isinstance(images, Sized):
-        check_counts(len(images))
+    images = _ReferenceImages(classifier, encoded, reference_labels)
+    learned = {}
+    for key, tensor in method._learn(task, images.batches()).items():
+        learned[key] = tensor.detach().cpu()
 
-    def batches() -> Iterator[ReferenceBatch]:
-        nonlocal count
-        for features in encoded:
-            if classifier._task is not task:
-                raise ModelError(
-                    f"the weights of {task.backend.name} changed during `fit`: fit again."
-                )
-            v = as_unit_features(features, like)[:, 0]
-            if not bool(v.isfinite().all()):
-                raise non_finite_error(task)
-            here = {
-                key: places[count : count + len(v)] for key, places in values.items()
-            }
-            own = [classes.get(i, -1) for i in range(count, count + len(v))]
-            count += len(v)
-            if any(len(places) < len(v) for places in here.values()):
-                check_counts(count)
-            yield ReferenceBatch(v, here, torch.tensor(own, device="cpu"))
-        check_counts(count)
-        if not count:
-            raise FairTTAError(
-                f"`images` should be reference images, {method._recommended_images} or more "
-                "(got none).",
-                argument="images",
-            )
-
-    learnt = {
-        key: value.detach().cpu()
-        for key, value in method._learn(task, batches()).items()
-    }
-    if not all(bool(value.isfinite().all()) for value in learnt.values()):
+    name = type(method).__name__
+    if not all(bool(tensor.isfinite().all()) for tensor in learned.values()):
         raise ModelError(
-            f"what {name} has learnt is not finite; if {task.backend.name} runs in half "
+            f"what {name} has learned is not finite; if {task.backend.name} runs in half "
             "precision, try float32."
         )
-    if count < method._recommended_images:
+    if images.count < method._recommended_images:
         warnings.warn(
-            f"{name} was fitted on {count} images; with fewer than "
-            f"{method._recommended_images} what it has learnt is uncertain.",
+            f"{name} was fitted on {images.count} images; with fewer than "
+            f"{method._recommended_images} its result is uncertain.",
             SmallReferenceWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
     settings = {key: getattr(method, key) for key in method._fit_settings}
-    reference = Reference(name, count, TaskIdentity.of(task), learnt, settings)
-    every: Any = method
-    fitted: F = replace(every, reference=reference)
+    identity = TaskIdentity.from_task(task)
+    reference = Reference(name, images.count, identity, learned, settings)
+    # mypy does not see that every subclass is a dataclass.
+    any_method: Any = method
+    fitted: M = replace(any_method, reference=reference)
     return fitted
 
 
+class _ReferenceImages:
+    """Encoded reference images beside their labels; counts those that have been read."""
+
+    def __init__(
+        self,
+        classifier: EncodesImages,
+        encoded: Iterable[Any],
+        labels: ReferenceLabels,
+    ) -> None:
+        self._classifier = classifier
+        self._task = classifier._task
+        self._encoded = encoded
+        self._labels = labels
+        self.count = 0
+
+    def batches(self) -> Iterator[ReferenceBatch]:
+        """Yield checked batches, and check at the end that no label is left over."""
+        for features in self._encoded:
+            yield self._next_batch(features)
+        if self.count == 0:
+            raise FairTTAError(
+                "`images` should be some hundred reference images (got none).",
+                argument="images",
+            )
+        self._labels.check_count(self.count)
+
+    def _next_batch(self, features: Any) -> ReferenceBatch:
+        if self._classifier._task is not self._task:
+            raise ModelError(
+                f"the weights of {self._task.backend.name} changed during `fit`: fit again."
+            )
+        like = self._task.target_features.cpu().double()
+        images = as_unit_features(features, like)[:, 0]
+        if not bool(images.isfinite().all()):
+            raise non_finite_error(self._task)
+        start = self.count
+        self.count += len(images)
+        return ReferenceBatch(images, *self._labels.of_images(start, self.count))
+
+
 def settings_of(method: Any) -> dict[str, Any]:
-    """The settings of a method, without what it has learnt."""
-    return {
-        f.name: getattr(method, f.name) for f in fields(method) if f.name != "reference"
-    }
+    """Return the settings of a method, without its reference."""
+    names = [setting.name for setting in fields(method) if setting.name != "reference"]
+    return {name: getattr(method, name) for name in names}
 
 
 def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> None:
-    """Write settings, what was learnt, and with which model and prompts: a safetensors file.
+    """Write a method to a safetensors file: its settings, its reference, model and prompts.
 
     `load_adapter` reads it. A method that learns nothing is written too.
     """
@@ -470,25 +410,27 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
         reference = adapter._checked_reference(task)
     else:
         adapter._check_fitted(task)
-        reference = Reference(type(adapter).__name__, 0, TaskIdentity.of(task), {})
+        reference = Reference(
+            type(adapter).__name__, 0, TaskIdentity.from_task(task), {}
+        )
     reference._save(path, settings_of(adapter))
 
 
-def load_saved_method(path: str | os.PathLike[str], kinds: Iterable[type[T]]) -> T:
+def load_saved_method(path: str | os.PathLike[str], classes: Iterable[type[T]]) -> T:
     """Return the method that `save_adapter` has written, if it is of one of these classes."""
-    by_name: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    learnt_with = {
-        name: getattr(kind, "_fit_settings", ()) for name, kind in by_name.items()
-    }
-    reference, settings = Reference._read(path, learnt_with)
-    kind = by_name[reference.method]
-    if issubclass(kind, FittedMethod):
+    class_of_name: dict[str, Any] = {cls.__name__: cls for cls in classes}
+    fit_settings = {}
+    for name, cls in class_of_name.items():
+        fit_settings[name] = getattr(cls, "_fit_settings", ())
+    reference, settings = Reference._read(path, fit_settings)
+    method_class = class_of_name[reference.method]
+    if issubclass(method_class, FittedMethod):
         settings["reference"] = reference
     try:
-        loaded: T = kind(**settings)
+        method: T = method_class(**settings)
     except (TypeError, ValueError, OverflowError) as error:
         raise FairTTAError(
             f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "
             f"({error})."
         ) from error
-    return loaded
+    return method

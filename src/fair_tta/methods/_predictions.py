@@ -17,133 +17,165 @@ from fair_tta.prediction import Prediction
 from fair_tta.prompts._task import Task
 
 NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot answer"
-_TARGET = "\0target"  # beside the names of attributes
+
+# The key of the target's probabilities beside those of the attributes. An attribute may have any
+# name, "target" too, so this one has a character that no name has.
+_TARGET = "\0target"
 _NUMBERS = ("learning_rate", "relative_step", "views_kept")
+# Sums of float32 probabilities are nearer to one than this, those of logits much farther.
+_SUM_TOLERANCE = 1e-3
 
 
 def to_predictions(
     task: Task, zero_shot: Outcome, adapted: Outcome, adapter: Adapter
 ) -> list[Prediction]:
-    """Set a method's outcome beside zero-shot's, which fills in what it leaves out.
+    """Join a method's outcome with zero-shot's, which fills in what the method leaves out.
 
-    What a user-defined method returns is checked.
+    The outcome of a user-defined method is checked.
 
     Raises:
         ModelError: zero-shot's outcome is not finite.
     """
-    is_checked = not is_builtin(adapter)
-    if is_checked:
+    is_user_defined = not is_builtin(adapter)
+    if is_user_defined:
         _check_outcome(adapter, adapted, task, len(zero_shot.probabilities))
-    names = {_TARGET: task.targets, **task.sensitive}
-    before = {_TARGET: zero_shot.probabilities, **zero_shot.sensitive}
-    changed = {_TARGET: adapted.probabilities, **adapted.sensitive}
-    if adapted is zero_shot:
-        changed = {}
-    numbers = {name: getattr(adapted, name) for name in _NUMBERS}
-    host = fetch_to_cpu(
-        {("before", name): p for name, p in before.items()}
-        | {("after", name): p for name, p in changed.items()}
-        | {("flag", text): flag for text, flag in adapted.flags.items()}
-        | {
-            name: values
-            for name, values in numbers.items()
-            if isinstance(values, Tensor)
-        }
-    )
-    before = {name: host["before", name] for name in before}
+
+    # Everything is fetched at once, because each transfer waits for the device.
+    is_changed = adapted is not zero_shot
+    on_device: dict[Hashable, Tensor] = {}
+    for name, p in _all_probabilities(zero_shot).items():
+        on_device["before", name] = p
+    for name, p in _all_probabilities(adapted).items() if is_changed else ():
+        on_device["after", name] = p
+    for sentence, flag in adapted.flags.items():
+        on_device["flag", sentence] = flag
+    for name in _NUMBERS:
+        number = getattr(adapted, name)
+        if isinstance(number, Tensor):
+            on_device[name] = number
+    fetched = fetch_to_cpu(on_device)
+
+    # Each of these is {_TARGET or attribute: [images, classes or values]}.
+    before = {name: fetched["before", name] for name in _all_probabilities(zero_shot)}
     if not bool(before[_TARGET].isfinite().all()):
         raise non_finite_error(task)
-    changed = {name: host["after", name] for name in changed}
-    finite = torch.stack(
-        [p.isfinite().all(1) for p in (changed or before).values()]
-    ).all(0)
-    if is_checked:
-        for name, p in changed.items():
-            _check_probabilities(adapter, name, p[finite])
-    changed = {
-        name: p.where(finite[:, None], before[name]) for name, p in changed.items()
-    }
+    changed = {}
+    if is_changed:
+        changed = {name: fetched["after", name] for name in _all_probabilities(adapted)}
+    finite_rows = [p.isfinite().all(1) for p in (changed or before).values()]
+    is_finite = torch.stack(finite_rows).all(0)
+    for name, p in changed.items():
+        if is_user_defined:
+            _check_probabilities(adapter, name, p[is_finite])
+        changed[name] = p.where(is_finite[:, None], before[name])
     after = before | changed
-    moved = distance(before[_TARGET], after[_TARGET]).tolist()
-    margin = flip_margin(before[_TARGET]).tolist()
-    labels = [list(task.targets)[index] for index in after[_TARGET].argmax(1).tolist()]
-    named_before, entropies_before = _named(names, before), _entropies(before)
-    named = named_before | _named(names, changed)
+
+    # All numbers become Python's at once: reading a tensor number by number is slow.
+    labels = list(task.targets)
+    best = after[_TARGET].argmax(1).tolist()
+    distances = distance(before[_TARGET], after[_TARGET]).tolist()
+    margins = flip_margin(before[_TARGET]).tolist()
+    names = {_TARGET: task.targets, **task.sensitive}
+    named_before = _named_rows(names, before)
+    named = named_before | _named_rows(names, changed)
+    entropies_before = _entropies(before)
     entropies = entropies_before | _entropies(changed)
+    attributes = list(task.sensitive)
+
     predictions = []
-    for i, is_finite in enumerate(finite.tolist()):
+    for i, image_is_finite in enumerate(is_finite.tolist()):
         notes = adapted.warnings[i] if adapted.warnings else ()
-        notes += tuple(text for text in adapted.flags if host["flag", text][i, 0])
-        count = (
-            host["views_kept"][i, 0].item()
-            if "views_kept" in host
-            else adapted.views_kept
-        )
+        for sentence in adapted.flags:
+            if fetched["flag", sentence][i, 0]:
+                notes += (sentence,)
+        rate = _finite_number(fetched.get("learning_rate"), i)
+        step = _finite_number(fetched.get("relative_step"), i)
+        views_kept = adapted.views_kept
+        if "views_kept" in fetched:
+            views_kept = fetched["views_kept"][i, 0]
+        if not image_is_finite:
+            rate = step = views_kept = None
+            notes += (NOT_FINITE,)
         prediction = Prediction(
-            label=labels[i],
+            label=labels[best[i]],
             probabilities=named[_TARGET][i],
             zero_shot=named_before[_TARGET][i],
-            sensitive={a: named[a][i] for a in task.sensitive},
-            sensitive_zero_shot={a: named_before[a][i] for a in task.sensitive},
+            sensitive={a: named[a][i] for a in attributes},
+            sensitive_zero_shot={a: named_before[a][i] for a in attributes},
             entropy=entropies[_TARGET][i],
             entropy_zero_shot=entropies_before[_TARGET][i],
-            sensitive_entropy={a: entropies[a][i] for a in task.sensitive},
-            sensitive_entropy_zero_shot={
-                a: entropies_before[a][i] for a in task.sensitive
-            },
-            distance=moved[i],
-            flip_margin=margin[i],
-            certified_unchanged=moved[i] < margin[i],
-            learning_rate=_number(host.get("learning_rate"), i) if is_finite else None,
-            relative_step=_number(host.get("relative_step"), i) if is_finite else None,
-            views_kept=int(count) if is_finite and count is not None else None,
-            warnings=notes if is_finite else (*notes, NOT_FINITE),
+            sensitive_entropy={a: entropies[a][i] for a in attributes},
+            sensitive_entropy_zero_shot={a: entropies_before[a][i] for a in attributes},
+            distance=distances[i],
+            flip_margin=margins[i],
+            certified_unchanged=distances[i] < margins[i],
+            learning_rate=rate,
+            relative_step=step,
+            views_kept=None if views_kept is None else int(views_kept),
+            warnings=notes,
         )
         predictions.append(prediction)
     return predictions
 
 
+def _all_probabilities(outcome: Outcome) -> dict[str, Tensor]:
+    return {_TARGET: outcome.probabilities, **outcome.sensitive}
+
+
 def is_builtin(adapter: Adapter) -> bool:
-    """Whether a method is of this library, so that its outcome needs no check."""
+    """Return whether a method is of this library, so that its outcome needs no check."""
     return all(type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
 
 
-def fetch_to_cpu(parts: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
-    """``{name: [images, numbers]}`` on the CPU in float64; ``[images]`` becomes ``[images, 1]``.
+def fetch_to_cpu(tensors: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
+    """Return ``{name: [images, numbers]}`` on the CPU in float64; ``[images]`` become columns.
 
     Each device is waited for once, whatever there is to fetch from it.
     """
-    rows = {name: part.detach().reshape(len(part), -1) for name, part in parts.items()}
-    found: dict[Hashable, Tensor] = {}
-    for device in dict.fromkeys(part.device for part in rows.values()):
-        some = {name: part for name, part in rows.items() if part.device == device}
-        wide = [p if p.dtype == torch.float64 else p.float() for p in some.values()]
-        together = torch.cat(wide, 1).cpu().double()
-        sizes = [part.shape[1] for part in some.values()]
-        found |= zip(some, together.split(sizes, 1), strict=True)
-    return found
+    names_on_device: dict[torch.device, list[Hashable]] = {}
+    rows = {}
+    for name, tensor in tensors.items():
+        rows[name] = tensor.detach().reshape(len(tensor), -1)
+        names_on_device.setdefault(tensor.device, []).append(name)
+
+    fetched: dict[Hashable, Tensor] = {}
+    for names in names_on_device.values():
+        # Half precision, counts and flags are exact in float32; some devices have no float64.
+        columns = [
+            rows[name] if rows[name].dtype == torch.float64 else rows[name].float()
+            for name in names
+        ]
+        on_cpu = torch.cat(columns, 1).cpu().double()
+        widths = [part.shape[1] for part in columns]
+        fetched.update(zip(names, on_cpu.split(widths, 1), strict=True))
+    return fetched
 
 
-def _named(
-    names: Mapping[str, Iterable[str]], parts: Mapping[str, Tensor]
+def _named_rows(
+    names: Mapping[str, Iterable[str]], probabilities: Mapping[str, Tensor]
 ) -> dict[str, list[dict[str, float]]]:
-    return {
-        a: [dict(zip(names[a], row, strict=True)) for row in p.tolist()]
-        for a, p in parts.items()
-    }
+    """Return ``{attribute: [{value: probability} of each image]}``."""
+    named = {}
+    for attribute, p in probabilities.items():
+        values = list(names[attribute])
+        named[attribute] = [dict(zip(values, row, strict=True)) for row in p.tolist()]
+    return named
 
 
-def _entropies(parts: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    return {
-        a: normalised_entropy(p.log()).clamp(0, 1).tolist() for a, p in parts.items()
-    }
+def _entropies(probabilities: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """Return ``{attribute: [normalised entropy of each image]}``."""
+    entropies = {}
+    for attribute, p in probabilities.items():
+        # Rounding may lead out of [0, 1] by a hair.
+        entropies[attribute] = normalised_entropy(p.log()).clamp(0, 1).tolist()
+    return entropies
 
 
-def _number(values: Tensor | None, index: int) -> float | None:
-    """None also for what is not finite, which JSON cannot hold."""
-    if values is None or not bool(values[index].isfinite()):
+def _finite_number(numbers: Tensor | None, index: int) -> float | None:
+    """Return one of the numbers; None if there are none or JSON cannot hold it."""
+    if numbers is None or not bool(numbers[index].isfinite()):
         return None
-    return float(values[index])
+    return float(numbers[index])
 
 
 def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> None:
@@ -159,21 +191,26 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
             f"{should} return `sensitive` as {{attribute: probabilities}} for attributes among "
             f"{list(task.sensitive)} (got {unknown or outcome.sensitive!r:.80})."
         )
-    shapes = {"probabilities": (outcome.probabilities, [images, len(task.targets)])}
-    for name, value in outcome.sensitive.items():
-        shapes[f"sensitive[{name!r}]"] = value, [images, len(task.sensitive[name])]
+
+    shapes: dict[str, tuple[Any, list[int]]] = {}
+    shapes["probabilities"] = outcome.probabilities, [images, len(task.targets)]
+    for name, p in outcome.sensitive.items():
+        shapes[f"sensitive[{name!r}]"] = p, [images, len(task.sensitive[name])]
     for name in _NUMBERS:
-        if not isinstance(getattr(outcome, name), int | None):
-            shapes[name] = getattr(outcome, name), [images]
-    for name, flag in outcome.flags.items():
-        shapes[f"flags[{name!r}]"] = flag, [images]
-    for name, (value, shape) in shapes.items():
-        if describe_shape(value) != shape:
+        number = getattr(outcome, name)
+        if not isinstance(number, int | None):
+            shapes[name] = number, [images]
+    for sentence, flag in outcome.flags.items():
+        shapes[f"flags[{sentence!r}]"] = flag, [images]
+    for name, (tensor, shape) in shapes.items():
+        if describe_shape(tensor) != shape:
             raise FairTTAError(
-                f"{should} return `{name}` of shape {shape} (got {describe_shape(value)})."
+                f"{should} return `{name}` of shape {shape} (got {describe_shape(tensor)})."
             )
+
+    # A text instead of a tuple of texts would become a note for each of its letters.
     notes = outcome.warnings
-    if len(notes) not in (0, images) or any(isinstance(each, str) for each in notes):
+    if len(notes) not in (0, images) or any(isinstance(n, str) for n in notes):
         raise FairTTAError(
             f"{should} return `warnings` as a tuple of texts for each of {images} images, or none "
             f"(got {notes!r:.80})."
@@ -181,9 +218,13 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
 
 
 def _check_probabilities(adapter: Adapter, attribute: str, p: Tensor) -> None:
-    if not bool((p >= 0).all() and ((p.sum(1) - 1).abs() < 1e-3).all()):
-        what = "probabilities" if attribute == _TARGET else f"sensitive[{attribute!r}]"
+    """Raise unless the rows are probabilities."""
+    sums_to_one = (p.sum(1) - 1).abs() < _SUM_TOLERANCE
+    if not bool((p >= 0).all() and sums_to_one.all()):
+        name = f"sensitive[{attribute!r}]"
+        if attribute == _TARGET:
+            name = "probabilities"
         raise FairTTAError(
-            f"{type(adapter).__name__}.adapt should return `{what}` that are not negative and sum "
+            f"{type(adapter).__name__}.adapt should return `{name}` that are not negative and sum "
             "to one: take the softmax of logits."
         )

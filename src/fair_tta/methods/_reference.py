@@ -1,4 +1,4 @@
-"""What a method has learnt from reference images, and the file it is kept in."""
+"""The reference of a fitted method: what it has learned, and the file that keeps it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
 
-_ALIKE = (
-    0.999  # least cosine: bfloat16 and other devices are above it, other weights below
-)
-_SAME_SCALE = 0.01  # in relation to its size
+# Features of the same weights in bfloat16 or on another device have a larger cosine than this,
+# those of other weights a smaller one.
+_MIN_COSINE_OF_SAME_MODEL = 0.999
+# Relative: bfloat16 rounds a temperature by up to 0.4 %.
+_SCALE_TOLERANCE = 0.01
+
+_FORMAT = "fair-tta/reference/1"
+_TENSOR_PREFIX = "learnt."  # of a method's own tensors in the file
 
 
 @dataclass(frozen=True, eq=False)
 class TaskIdentity:
-    """What a model makes of some prompts and of a probe image.
+    """A model's features of some prompts and of a probe image, to recognise both again.
 
     Attributes:
-        model: what the model is called in messages; the same weights may have other names.
+        model: the model's name in messages; the same weights may have other names.
         scale: inverse temperature.
         prompts: names and sentences, as JSON has them.
         features: ``[prompts + 1, dim]`` of the prompts and the probe, in float32 on the CPU;
@@ -50,8 +54,8 @@ class TaskIdentity:
     features: Tensor = field(repr=False)
 
     @classmethod
-    def of(cls, task: Task) -> TaskIdentity:
-        """That of a task."""
+    def from_task(cls, task: Task) -> TaskIdentity:
+        """Return the identity of a task."""
         sentences = task.templates.sentences
         prompts = {
             "targets": task.targets,
@@ -61,62 +65,68 @@ class TaskIdentity:
                 "sensitive": sentences["sensitive"],
             },
         }
-        every = [task.target_features, *task.sensitive_features.values()]
+        features = [task.target_features, *task.sensitive_features.values()]
         if sees_images(task.backend):
             with eval_mode_no_grad(task.backend):
-                every.append(unit_features(task.backend.encode_images([probe_image()])))
-        features = torch.cat(every).to("cpu", torch.float32)
-        return cls(model_name(task.backend), task.scale, prompts, features)
+                features.append(
+                    unit_features(task.backend.encode_images([probe_image()]))
+                )
+        rows = torch.cat(features).to("cpu", torch.float32)
+        return cls(model_name(task.backend), task.scale, prompts, rows)
 
     def check(self, task: Task, what: str) -> None:
         """Raise unless a task has the same prompts and the same model.
 
         Args:
-            task: where it is to be used.
-            what: is to be used; begins the message.
+            task: the task of the classifier.
+            what: the object that was fitted; begins the message.
         """
-        other = task.remember(TaskIdentity, lambda: TaskIdentity.of(task))
-        differences = [
-            (
-                f"another `{name}`",
-                reprlib.repr(own),
-                reprlib.repr(other.prompts.get(name)),
-            )
-            for name, own in self.prompts.items()
-            if json.dumps(own)
-            != json.dumps(other.prompts.get(name))  # the order of names counts
-        ]
-        rows = min(len(self.features), len(other.features))  # one may lack the probe
-        own, here = self.features[:rows], other.features[:rows]
-        if own.shape != here.shape or cosine_similarity(own, here).min() < _ALIKE:
-            differences.append(
-                ("another model or other weights", self.model, other.model)
-            )
-        if not math.isclose(self.scale, other.scale, rel_tol=_SAME_SCALE):
-            differences.append(
-                ("another `scale`", f"{self.scale:g}", f"{other.scale:g}")
-            )
-        for kind, fitted, now in differences[:1]:
+        other = task.remember(TaskIdentity, lambda: TaskIdentity.from_task(task))
+        difference = self._difference(other)
+        if difference is not None:
+            what_differs, fitted, got = difference
             raise FairTTAError(
-                f"{what} was fitted with {kind}, {fitted} (got {now}): fit it again."
+                f"{what} was fitted with another {what_differs}, {fitted} (got {got}): fit it "
+                "again."
             )
 
+    def _difference(self, other: TaskIdentity) -> tuple[str, str, str] | None:
+        """Return what differs, here and in the other identity; None if nothing does."""
+        for name, prompts in self.prompts.items():
+            other_prompts = other.prompts.get(name)
+            # As JSON, because dicts are equal in any order, but the order of names counts.
+            if json.dumps(prompts) != json.dumps(other_prompts):
+                return f"`{name}`", reprlib.repr(prompts), reprlib.repr(other_prompts)
 
-_FORMAT = "fair-tta/reference/1"
+        # One of them may lack the probe image, which comes last.
+        rows = min(len(self.features), len(other.features))
+        features = self.features[:rows]
+        other_features = other.features[:rows]
+        is_same_model = (
+            features.shape == other_features.shape
+            and cosine_similarity(features, other_features).min()
+            >= _MIN_COSINE_OF_SAME_MODEL
+        )
+        if not is_same_model:
+            return "model or other weights", self.model, other.model
+
+        if not math.isclose(self.scale, other.scale, rel_tol=_SCALE_TOLERANCE):
+            return "`scale`", f"{self.scale:g}", f"{other.scale:g}"
+        return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reference:
-    """What a method has learnt from reference images, and with which model and prompts.
+    """The result of fitting a method on reference images with some model and prompts.
 
-    Equal are those of equal content.
+    References of equal content are equal.
 
     Attributes:
         method: the name of the method's class.
-        images: how many images.
+        images: the number of reference images.
         identity: model and prompts.
-        tensors: what was learnt, by names of the method's choice; on the CPU.
-        settings: those of the method's settings without which it would have learnt something else.
+        tensors: what the method has learned, by names of its choice; on the CPU.
+        settings: those settings of the method that a fit depends on.
     """
 
     method: str
@@ -129,10 +139,10 @@ class Reference:
     @computed_once
     def digest(self) -> str:
         """SHA-256 of the content."""
-        return _reference_digest(self._about(self.settings), self._every_tensor())
+        return _reference_digest(self._description(self.settings), self._all_tensors())
 
     def _identity_settings(self) -> dict[str, Any]:
-        """For `fair_tta._identity.describe`."""
+        """Return the JSON by which `fair_tta._identity.describe` knows a reference."""
         return {"images": self.images, "sha256": self.digest}
 
     def _save(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
@@ -142,65 +152,66 @@ class Reference:
             path: of the file.
             settings: all settings of the method.
         """
-        about, tensors = self._about(settings), self._every_tensor()
+        about = self._description(settings)
+        tensors = self._all_tensors()
         about["sha256"] = _reference_digest(about, tensors)
-        write_atomically(path, save(tensors, {"about": _json(about)}))
+        write_atomically(path, save(tensors, {"about": _to_json(about)}))
 
     @classmethod
     def _read(
-        cls, path: str | os.PathLike[str], learnt_with: Mapping[str, tuple[str, ...]]
+        cls, path: str | os.PathLike[str], fit_settings: Mapping[str, tuple[str, ...]]
     ) -> tuple[Reference, dict[str, Any]]:
-        """What `save` has written, and all settings of the method. No code is run.
+        """Return the reference in a saved file, and all settings of the method. Runs no code.
 
         Args:
             path: of the file.
-            learnt_with: the methods that it may be of; of each the settings that go with what was
-                learnt.
+            fit_settings: ``{method: names of settings that a fit depends on}``, of all methods
+                that may be read.
 
         Raises:
-            FairTTAError: there is no such file, it is damaged or another's, or of another method.
+            FairTTAError: there is no such file, it is damaged, it was not written by `_save`, or
+                it holds another method.
         """
-        if not os.path.isfile(path):  # False too of a name that is too long
+        if not os.path.isfile(path):  # False for a name that is too long, too
             raise FairTTAError(f"there is no file {os.fspath(path)!r}: check the path.")
         try:
-            with safe_open(path, "pt") as file:
-                about = json.loads(file.metadata()["about"])
-                if about["format"] != _FORMAT:
-                    raise ValueError(f"another format, {about['format']}")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if about.pop("sha256") != _reference_digest(about, tensors):
-                raise ValueError("damaged")
-            _check_types(about, tensors["identity"])
+            about, tensors = _read_checked(path)
             identity = TaskIdentity(
                 about["model"],
                 about["scale"],
                 about["prompts"],
                 tensors.pop("identity"),
             )
+            learned = {}
+            for name, tensor in tensors.items():
+                learned[name.removeprefix(_TENSOR_PREFIX)] = tensor
+            settings = {}
+            for name, setting in about["settings"].items():
+                settings[name] = _with_tuples(setting)
             method = about["method"]
-            settings = {
-                name: _frozen(value) for name, value in about["settings"].items()
-            }
-            tensors = {
-                name.removeprefix("learnt."): value for name, value in tensors.items()
-            }
-            shaping = {name: settings[name] for name in learnt_with.get(method, ())}
-            reference = cls(method, about["images"], identity, tensors, shaping)
-        except Exception as error:  # another's file may be wrong in any way
+            names = fit_settings.get(method, ())
+            reference = cls(
+                method,
+                about["images"],
+                identity,
+                learned,
+                {name: settings[name] for name in names},
+            )
+        except Exception as error:  # a file of unknown origin may be wrong in any way
             raise FairTTAError(
                 f"{os.fspath(path)!r} is not a file that a fitted method has saved, or it is "
                 "damaged: fit again."
             ) from error
-        if method not in learnt_with:
+        if method not in fit_settings:
             raise FairTTAError(
                 f"{os.fspath(path)!r} is of the method {method}, not of "
-                f"{' or '.join(sorted(learnt_with))}."
+                f"{' or '.join(sorted(fit_settings))}."
             )
         return reference, settings
 
     @staticmethod
     def _is_in(path: str | os.PathLike[str]) -> bool:
-        """Whether a file is one that `save` has written, of any method."""
+        """Return whether a file was written by `_save`, for any method."""
         try:
             with safe_open(path, "pt") as file:
                 return "about" in (file.metadata() or {})
@@ -208,19 +219,19 @@ class Reference:
             return False
 
     def _check(self, method: str, settings: Mapping[str, Any]) -> None:
-        """Raise unless it is of a method with these settings."""
+        """Raise unless this is the reference of a method with these settings."""
         if self.method != method:
             raise FairTTAError(
-                f"this is what {self.method} has learnt: {method} cannot use it, fit again."
+                f"the reference was fitted by {self.method}, and {method} cannot use it: fit again."
             )
-        for name, value in self.settings.items():
-            if settings[name] != value:
+        for name, fitted in self.settings.items():
+            if settings[name] != fitted:
                 raise FairTTAError(
-                    f"this {method} was fitted with {name}={value!r} (got {settings[name]!r}): fit "
-                    "it again."
+                    f"this {method} was fitted with {name}={fitted!r} (got {settings[name]!r}): "
+                    "fit it again."
                 )
 
-    def _about(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _description(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "format": _FORMAT,
             "method": self.method,
@@ -231,11 +242,11 @@ class Reference:
             "prompts": self.identity.prompts,
         }
 
-    def _every_tensor(self) -> dict[str, Tensor]:
-        learnt = {
-            f"learnt.{name}": value.contiguous() for name, value in self.tensors.items()
-        }
-        return {"identity": self.identity.features, **learnt}
+    def _all_tensors(self) -> dict[str, Tensor]:
+        tensors = {"identity": self.identity.features}
+        for name, tensor in self.tensors.items():
+            tensors[_TENSOR_PREFIX + name] = tensor.contiguous()
+        return tensors
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reference) and self.digest == other.digest
@@ -247,38 +258,52 @@ class Reference:
         return f"Reference(images={self.images}, sha256={self.digest[:16]!r})"
 
 
-def _reference_digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    content = sha256(_json(about).encode())
-    for name, value in sorted(tensors.items()):
-        content.update(_json([name, str(value.dtype), list(value.shape)]).encode())
-        content.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return content.hexdigest()
+def _read_checked(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the description and all tensors of a file; raise if anything is wrong with it."""
+    with safe_open(path, "pt") as file:
+        about = json.loads(file.metadata()["about"])
+        if about["format"] != _FORMAT:
+            raise ValueError(f"another format, {about['format']}")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if about.pop("sha256") != _reference_digest(about, tensors):
+        raise ValueError("damaged")
 
-
-def _frozen(value: Any) -> Any:
-    """JSON makes lists of tuples."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _check_types(about: Mapping[str, Any], features: Tensor) -> None:
-    """A checksum proves that a file is as it was written, not by whom."""
-    kinds = {
+    # A checksum proves that a file is unchanged, not who wrote it.
+    types: dict[str, Any] = {
         "method": str,
         "settings": dict,
         "images": int,
         "model": str,
+        "scale": int | float,
         "prompts": dict,
     }
-    wrong = [key for key, kind in kinds.items() if not isinstance(about[key], kind)]
-    if (
-        wrong
-        or not isinstance(about["scale"], int | float)
-        or not features.is_floating_point()
-    ):
-        raise TypeError(f"{wrong or 'scale or features'} of another type")
+    for key, expected_type in types.items():
+        if not isinstance(about[key], expected_type):
+            raise TypeError(f"{key} of another type")
+    if not tensors["identity"].is_floating_point():
+        raise TypeError("features of another type")
+    return about, tensors
 
 
-def _json(value: Any) -> str:
+def _reference_digest(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    content = sha256(_to_json(about).encode())
+    for name, tensor in sorted(tensors.items()):
+        shape = [name, str(tensor.dtype), list(tensor.shape)]
+        content.update(_to_json(shape).encode())
+        content.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()
+
+
+def _with_tuples(setting: Any) -> Any:
+    """Return a setting with tuples instead of the lists that JSON makes of them."""
+    if isinstance(setting, list):
+        return tuple(_with_tuples(element) for element in setting)
+    return setting
+
+
+def _to_json(value: Any) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError) as error:

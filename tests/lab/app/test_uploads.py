@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from internals import (
+    PATH_COLUMNS,
     Labels,
     Problem,
     ProblemKind,
@@ -20,7 +21,7 @@ from internals import (
     plain_name,
     read_uploaded,
     stage,
-    usual_path_column,
+    usual_column,
 )
 
 from fair_tta.errors import DatasetError
@@ -223,5 +224,5 @@ def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) 
         separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n"
     )
     assert header(file, UploadLimits()) == ["Class", "File"]
-    assert usual_path_column(header(file, UploadLimits())) == "File"
-    assert usual_path_column(["class"]) is None
+    assert usual_column(header(file, UploadLimits()), PATH_COLUMNS) == "File"
+    assert usual_column(["class"], PATH_COLUMNS) is None

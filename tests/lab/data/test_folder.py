@@ -152,7 +152,7 @@ def test_any_text_comes_back(
     labels = tmp_path / "labels.csv"
     labels.write_bytes(out.getvalue().encode(encoding))
     values = Labels(tmp_path, labels, "animal", ("place",), "path").scan()
-    found = [record for record, _ in values._read({}, False)]
+    found = [record for record, _ in values._read_records({}, False)]
     assert found == [
         Record(tmp_path / path, animal, {"place": place}, os.path.normpath(path))
         for _, animal, path, place in rows

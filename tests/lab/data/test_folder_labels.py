@@ -40,7 +40,7 @@ def test_repeated_rows_are_those_that_the_reader_finds(
     values = labels.scan()
     found = values.records(check_images=False)
     records, _ = collect_records(
-        record for record, _ in values._read({}, False) if record is not None
+        record for record, _ in values._read_records({}, False) if record is not None
     )
     assert {r.key: r for r in found if isinstance(r, Record)} == {
         r.key: r for r in records

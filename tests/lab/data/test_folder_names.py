@@ -89,7 +89,7 @@ def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     assert made == again
     made[0].write_text("mine")
     with pytest.raises(
-        DatasetError, match=r"folder-labels.csv' is there and has other columns"
+        DatasetError, match=r"folder-labels.csv' exists and has other columns"
     ):
         write_labels_of_folders(tmp_path / "photos", ["animal"], tmp_path)
     assert made[0].read_text() == "mine"

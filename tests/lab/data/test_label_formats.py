@@ -24,7 +24,7 @@ from internals import (
     Problem,
     ProblemKind,
     Record,
-    _match_ends,
+    match_by_ends,
 )
 
 from fair_tta.datasets import read_folder
@@ -179,7 +179,7 @@ def test_tables_with_too_many_cells(
     """By rows and columns, before rows become objects."""
     for name in ("labels.xlsx", "labels.parquet"):
         WRITERS[name](root / name, [HEADER, *ROWS])
-    monkeypatch.setattr("fair_tta.datasets._label_files._MOST_CELLS", 14)
+    monkeypatch.setattr("fair_tta.datasets._label_files._MAX_CELLS", 14)
     with pytest.raises(DatasetError, match="more than 14 cells"):
         list(LabelTable(root / "labels.xlsx", []).rows(HEADER))
     with pytest.raises(DatasetError, match=r"3 rows x 5 columns.*at most 14 cells"):
@@ -195,7 +195,7 @@ def test_tables_with_too_many_columns(
         (root / name).write_text("a,b,c,d,e\n1,2,3,4,5\n")
     else:
         WRITERS[name](root / name, [HEADER, *ROWS])
-    monkeypatch.setattr("fair_tta.datasets._label_files._MOST_COLUMNS", 4)
+    monkeypatch.setattr("fair_tta.datasets._label_files._MAX_COLUMNS", 4)
     with pytest.raises(DatasetError, match="has 5 columns, more than 4"):
         LabelTable(root / name, [])
 
@@ -346,9 +346,9 @@ def test_ends_are_never_guessed() -> None:
         "d/y.jpg": None,  # relative: the whole of it should be there
         "nothing.jpg": None,
     }
-    found = _match_ends(wanted, files)
+    found = match_by_ends(wanted, files)
     assert found == {name: file for name, file in wanted.items() if file}
-    assert _match_ends(["D:/1.jpg"], []) == {}
+    assert match_by_ends(["D:/1.jpg"], []) == {}
 
 
 def test_the_column_of_paths_is_found_by_its_values(root: Path) -> None:

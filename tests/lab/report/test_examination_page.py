@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from internals import ChangedImage, Floats, examine_predictions
-from internals import examination_module as sentences
+from internals import examination_text as sentences
 from PIL import Image
 from report_samples import HOSTILE, Page, provenance
 
@@ -228,7 +228,9 @@ def test_the_table_has_the_figures_in_the_order_of_the_ranking(
         1:
     ]
     assert [row[0].split()[0] for row in table] == ["orthcalinarrows", "zeronot"]
-    for row, adapter in zip(table, sentences.ranked(document, "place"), strict=True):
+    for row, adapter in zip(
+        table, sentences.ranked_adapters(document, "place"), strict=True
+    ):
         change = adapter.pseudo_eod["place"]
         assert change.change.value is not None
         assert f"{abs(100 * change.change.value):.1f}" in row[1]
@@ -242,9 +244,9 @@ def test_looking_only_advises_to_try_or_to_label(
     examinations: dict[str, Examination],
 ) -> None:
     document = examinations["look only"].document
-    card = sentences.cards(document, "place")[2]
+    card = sentences.examination_cards(document, "place")[2]
     assert card.text.startswith("No method was tried")
-    assert "label 385 images of each group" in card.more
+    assert "label 385 images of each group" in card.details
     text = examination_html(examinations["look only"])
     assert "What each method would change" not in text
     assert "rank correlation" not in text
@@ -260,7 +262,7 @@ def test_methods_that_do_nothing_or_too_much_are_told() -> None:
         None,
         None,
     )
-    assert sentences.cards(still.document, "place")[2].text == (
+    assert sentences.examination_cards(still.document, "place")[2].text == (
         "No method tried is seen to narrow the perceived gap."
     )
     page = examination_html(still)
@@ -270,9 +272,11 @@ def test_methods_that_do_nothing_or_too_much_are_told() -> None:
         re.match(
             r"orthcali changes \d+ of 100 answers, more than one in five", sentence
         )
-        for sentence in sentences.banners(much)
+        for sentence in sentences.examination_banners(much)
     )
-    assert sentences.banners(still.document) == list(still.document.warnings)
+    assert sentences.examination_banners(still.document) == list(
+        still.document.warnings
+    )
 
 
 def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
@@ -283,10 +287,10 @@ def test_the_first_method_that_is_seen_to_narrow_is_advised() -> None:
         method["pseudo_eod"]["place"]["change"].update(of)
     plain["ranking"]["place"] = ["orthcali", "zero"]
     found = Examination.from_json(json.dumps(plain))
-    todo = sentences.cards(found.document, "place")[2]
+    todo = sentences.examination_cards(found.document, "place")[2]
     assert todo.text.startswith("Try zero: perceived gap \N{MINUS SIGN}5.0 points [")
     assert (
-        "Intervals and marks do not allow for the number of methods."
+        "Intervals and verdicts do not allow for the number of methods"
         in examination_html(found)
     )
 
@@ -327,5 +331,7 @@ def test_small_shares_do_not_become_nothing() -> None:
     assert "on 400 images without labels</h1>" in page
     many = examined(targets=[f"c{i}" for i in range(5)], adapters=[])
     assert "<h1>5 classes, by place: " in examination_html(many)
-    card = sentences.cards(examined(n=1, targets=["a", "b"]).document, "place")[1]
+    card = sentences.examination_cards(
+        examined(n=1, targets=["a", "b"]).document, "place"
+    )[1]
     assert card.heading == "How far answers lean"

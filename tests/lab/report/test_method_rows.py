@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from internals import CONFIRM, MethodRow, cards, cost_sentence, method_rows
+from internals import CONFIRM, MethodRow, audit_cards, cost_sentence, method_rows
 from verdict_samples import BETTER, CLEAR, EVEN, Rates, made
 
 from fair_tta import AssociationCorrection, compare
@@ -63,7 +63,7 @@ def test_nothing_is_shown() -> None:
 
 def test_what_cannot_be_judged_is_withheld_with_the_reason() -> None:
     found = row(CLEAR, CLEAR)
-    assert found.gap.value == 0
+    assert found.gap_change.value == 0
     assert found.verdict == "no verdict on the gap: no interval, as no answer changed"
 
 
@@ -84,10 +84,12 @@ def test_helps_the_worst_group_where_everybody_fares_better() -> None:
     after = dict.fromkeys(EVEN, (800, 1000)) | {("dog", "out"): (500, 1000)}
     found = row(before, after)
     assert (found.verdict, found.tone) == ("helps the worst group, raises accuracy", "")
-    _, helps, todo = cards([("", compare([made(before), made(after, "M")]).document)])
+    _, helps, todo = audit_cards(
+        [("", compare([made(before), made(after, "M")]).document)]
+    )
     assert helps.heading == "What helps"
     assert "M: these 4,000 images cannot tell whether the gap changes (" in helps.text
-    assert "Helps the worst group +10.0 points (+" in helps.more
+    assert "Helps the worst group +10.0 points (+" in helps.details
     assert todo.text == f"Consider M for the worst group. {CONFIRM}"
 
 
@@ -95,7 +97,9 @@ def test_what_helps_the_worst_group_at_the_cost_of_all_is_not_advised() -> None:
     before = dict.fromkeys(EVEN, (900, 1000)) | {("dog", "out"): (400, 1000)}
     after = dict.fromkeys(EVEN, (480, 1000)) | {("dog", "out"): (440, 1000)}
     after |= {("cat", "out"): (990, 1000)}
-    _, tried, todo = cards([("", compare([made(before), made(after, "M")]).document)])
+    _, tried, todo = audit_cards(
+        [("", compare([made(before), made(after, "M")]).document)]
+    )
     assert tried.heading == "What was tried"
-    assert "Helps the worst group +4.0 points" in tried.more
+    assert "Helps the worst group +4.0 points" in tried.details
     assert not todo.text.startswith(("Use", "Consider"))

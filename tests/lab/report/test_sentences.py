@@ -8,8 +8,7 @@ from importlib.resources import files
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Estimate, for_markdown, short
-from internals import sentences_module as sentences
+from internals import Estimate, flat_settings, for_markdown, legends, short
 from markdown_it import MarkdownIt
 from report_samples import HOSTILE, Page, sample
 
@@ -39,12 +38,12 @@ def difference(low: float | None, high: float | None) -> Estimate:
 def test_verdicts(
     metric: str, ends: tuple[float | None, float | None], says: str
 ) -> None:
-    assert sentences.verdict(metric, difference(*ends)) == says
-    assert says in sentences.MARKS
+    assert legends.mark_of(metric, difference(*ends)) == says
+    assert says in legends.MARKS
 
 
 def test_no_difference_no_verdict() -> None:
-    assert sentences.verdict("accuracy", None) == "unknown"
+    assert legends.mark_of("accuracy", None) == "unknown"
 
 
 def test_every_metric_of_an_audit_has_words() -> None:
@@ -81,13 +80,13 @@ def test_colours_can_be_told_from_the_paper() -> None:
 
 
 def test_long_names_keep_both_ends() -> None:
-    assert short("short") == "short"
+    assert short("short", 5) == "short"
     assert short("a" * 40 + "b" * 40, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"
 
 
 def test_settings_are_flattened() -> None:
     rate = {"name": "ELRA", "settings": {"beta": 0.01, "steps": [1, {"a": None}]}}
-    assert list(sentences.flat({"lam": 100.0, "rate": rate})) == [
+    assert list(flat_settings({"lam": 100.0, "rate": rate})) == [
         ("lam", "100.0"),
         ("rate", "ELRA"),
         ("rate.beta", "0.01"),

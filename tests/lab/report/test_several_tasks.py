@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 from internals import (
-    MOST_METHODS,
+    MAX_METHODS,
     AuditDocument,
-    banners,
+    audit_banners,
+    audit_cards,
     by_gap,
-    cards,
-    figure_of,
     first_screen,
-    in_short,
-    methods_on,
-    title_of_many,
+    methods_on_tasks,
+    short_verdict,
+    title_of_tasks,
 )
 from report_samples import Page
 from verdict_samples import BETTER, CLEAR, EVEN, FAIRER, answers, made
@@ -37,29 +36,29 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
     small = task(made(SMALL_GAP), made(SMALL_GAP, "Good"), made(SMALL_GAP, "Bad"))
     tasks = by_gap([("small", small), ("wide", wide)])
     assert [name for name, _ in tasks] == ["wide", "small"]
-    wrong, helps, todo = cards(tasks)
+    wrong, helps, todo = audit_cards(tasks)
     assert wrong.text == (
         "Largest typical gap on wide: right on 72 of 100 images, but on 20 of 100 of dog / out."
     )
     says = "Good narrows the gap on 1 of 2 tasks, no harm is shown on the others"
     assert (helps.text, helps.tone) == (f"{says}.", "good")
-    assert helps.more.startswith(
+    assert helps.details.startswith(
         "Typical gap with Good, the interval of its change in points, and balanced accuracy: "
         "wide 49."
     )
     assert todo.text == "Use Good. Confirm it on images that took no part."
-    assert title_of_many(tasks, "Two") == f"Two: {says}"
-    good, bad = methods_on(tasks)
+    assert title_of_tasks(tasks, "Two") == f"Two: {says}"
+    good, bad = methods_on_tasks(tasks)
     assert good.verdict == (
         "narrows the gap in 1, helps the worst group in 1, raises accuracy in 1 of 2"
     )
-    assert "at 72.5 \N{RIGHTWARDS ARROW} 87.5; small 20." in helps.more
+    assert "at 72.5 \N{RIGHTWARDS ARROW} 87.5; small 20." in helps.details
     assert (good.name, good.tone) == ("Good", "good")
     assert (bad.name, bad.tone) == ("Bad", "bad")
     assert bad.verdict == "hurts the worst group in 1, costs accuracy in 1 of 2"
     assert good.balanced_values == "77.5 \N{RIGHTWARDS ARROW} 85.0"
     assert good.cost is None
-    figure = figure_of(tasks)
+    figure = first_screen(tasks).chart
     assert figure is not None
     assert [(row.name, row.tone) for row in figure.rows] == [
         ("wide", "good"),
@@ -69,37 +68,38 @@ def test_the_largest_gap_and_a_method_that_helps() -> None:
 
 def test_no_advice_without_evidence() -> None:
     same = task(made(CLEAR), made(CLEAR, "Same"))
-    tried, todo = cards([("a", same), ("b", same)])[1:]
+    tried, todo = audit_cards([("a", same), ("b", same)])[1:]
     assert tried.heading == "What was tried"
     assert tried.text == "No method is shown to narrow the gap without harm."
     assert todo.text.startswith("Label more images")
     mixed = task(made(CLEAR), made(BETTER, "Same"))
     harm = task(made(CLEAR), made(WORSE, "Same"))
     tasks = [("a", mixed), ("b", harm)]
-    tried, todo = cards(tasks)[1:]
+    tried, todo = audit_cards(tasks)[1:]
     assert tried.text == (
         "Same narrows the gap on a; on b it costs balanced accuracy, accuracy, the worst group."
     )
     assert todo.text.startswith("Use Same for a only.")
     assert (
-        title_of_many(tasks, "T") == "T: Same narrows the gap on 1 of 2 tasks, 1 harmed"
+        title_of_tasks(tasks, "T")
+        == "T: Same narrows the gap on 1 of 2 tasks, 1 harmed"
     )
     alone = made(CLEAR).document
     tasks = [("a", alone), ("b", alone)]
-    assert cards(tasks)[-1].text.startswith("Try methods")
+    assert audit_cards(tasks)[-1].text.startswith("Try methods")
     assert (
-        title_of_many(tasks, "T") == "T: a gap between groups is shown on 2 of 2 tasks"
+        title_of_tasks(tasks, "T") == "T: a gap between groups is shown on 2 of 2 tasks"
     )
-    assert first_screen(tasks, {})["heading"].startswith(
-        "Typical gap of each task in points"
-    )
+    chart = first_screen(tasks).chart
+    assert chart is not None
+    assert chart.heading.startswith("Typical gap of each task in points")
 
 
 def test_a_gap_narrowed_at_a_cost_is_not_denied() -> None:
     before = {**dict.fromkeys(EVEN, (475, 500)), ("dog", "out"): (250, 500)}
     one = task(made(before), made(FAIRER, "M"))
     assert "M narrows the gap by serving the better groups worse in 2" in (
-        cards([("a", one), ("b", one)])[1].text
+        audit_cards([("a", one), ("b", one)])[1].text
     )
 
 
@@ -109,16 +109,17 @@ def test_only_tasks_on_which_a_method_ran_are_spoken_of() -> None:
     other = task(made(SMALL_GAP), made(SMALL_GAP, "N"), made(SMALL_GAP, "O"))
     tasks = [("T1", first), ("T2", alone), ("T3", other)]
     assert (
-        cards(tasks)[1].text == "M narrows the gap on 1 of 1 task; not run on T2, T3."
+        audit_cards(tasks)[1].text
+        == "M narrows the gap on 1 of 1 task; not run on T2, T3."
     )
-    found = {method.name: method for method in methods_on(tasks)}
+    found = {method.name: method for method in methods_on_tasks(tasks)}
     assert found["M"].verdict.endswith("raises accuracy in 1 of 1")
     assert found["N"].not_run == ("T1", "T2")
 
 
 def test_nothing_wrong_on_any_task() -> None:
     even = made(dict.fromkeys(CLEAR, (90, 100))).document
-    seen = cards([("a", even), ("b", even)])[0]
+    seen = audit_cards([("a", even), ("b", even)])[0]
     assert (seen.heading, seen.tone) == ("What is seen", "")
     assert seen.text == "a: right on 90 of 100 images, no less often in any group."
 
@@ -133,7 +134,7 @@ def test_banners_of_every_kind_are_told_once() -> None:
         for name in "ab"
     ]
     document = compare([first, *others]).document
-    told = banners([("one", document), ("two", document)])
+    told = audit_banners([("one", document), ("two", document)])
     assert [sentence.replace("\N{NO-BREAK SPACE}", " ") for sentence in told] == [
         "ZeroShot is not shown to be better than always giving the commonest answer: "
         "one: 'cat' is right in 50 of 100; two: 'cat' is right in 50 of 100.",
@@ -143,7 +144,7 @@ def test_banners_of_every_kind_are_told_once() -> None:
         "two: b 100 %.",
         "Groups with fewer than 30 images, whose figures are uncertain: one: 4 of 4; two: 4 of 4.",
     ]
-    assert banners([("one", made(CLEAR).document)]) == []
+    assert audit_banners([("one", made(CLEAR).document)]) == []
 
 
 def test_the_page_has_the_order_of_the_first_screen() -> None:
@@ -156,7 +157,7 @@ def test_the_page_has_the_order_of_the_first_screen() -> None:
         for words in (
             "<h1>Two: Good narrows the gap on 1 of 2", "800 images", "What is wrong", "What helps",
             "What to do", 'id="overview-figure-dots"', 'id="overview-methods"', "<details>",
-            "Legend.", 'id="audit-1"', in_short(small.document), 'id="audit-2"', 'id="limits"',
+            "Legend.", 'id="audit-1"', short_verdict(small.document), 'id="audit-2"', 'id="limits"',
         )
     ]  # fmt: skip
     assert places == sorted(places)
@@ -171,11 +172,10 @@ def test_one_task_has_its_own_screen_and_it_comes_once() -> None:
 
 
 def test_many_methods_and_nothing_to_say() -> None:
-    runs = [made(CLEAR), *(made(CLEAR, f"m{i}") for i in range(MOST_METHODS + 2))]
-    screen = first_screen([("a", task(*runs)), ("b", task(*runs))], {})
-    assert len(screen["methods"]) == MOST_METHODS
-    assert "2 more methods are below." in screen["caption"]
+    runs = [made(CLEAR), *(made(CLEAR, f"m{i}") for i in range(MAX_METHODS + 2))]
+    screen = first_screen([("a", task(*runs)), ("b", task(*runs))])
+    assert len(screen.methods) == MAX_METHODS
+    assert "2 more methods are below." in screen.legend
     assert (
-        first_screen([], {})["cards"][0].text
-        == "Nothing was measured: no group has images."
+        first_screen([]).cards[0].text == "Nothing was measured: no group has images."
     )

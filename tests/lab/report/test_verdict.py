@@ -7,13 +7,13 @@ import re
 import pytest
 from internals import (
     Card,
-    banners,
-    cards,
+    audit_banners,
+    audit_cards,
     changed_groups,
-    figure_of,
+    first_screen,
     group_sentences,
-    in_short,
     print_verdict,
+    short_verdict,
 )
 from msgspec import structs
 from report_samples import Page
@@ -36,7 +36,7 @@ def cards_of(*runs: Audit) -> list[Card]:
     plain = str.maketrans({"\N{NO-BREAK SPACE}": " ", "\N{MINUS SIGN}": "-"})
     return [
         Card(*(text.translate(plain) for text in card))
-        for card in cards([("", found.document)])
+        for card in audit_cards([("", found.document)])
     ]
 
 
@@ -47,7 +47,7 @@ def test_what_is_wrong() -> None:
     assert re.fullmatch(
         r"Two groups of a class typically differ by 49\.\d points \(95 % CI [\d.]+ to [\d.]+\), at "
         r"balanced accuracy 72\.5\.",
-        wrong.more,
+        wrong.details,
     )
     assert todo.text == "Compare methods on the same images (option --adapters)."
 
@@ -61,7 +61,7 @@ def test_what_is_not_shown_is_not_called_wrong(
     rates = {**dict.fromkeys(CLEAR, others), ("dog", "out"): (right, n)}
     wrong = cards_of(made(rates))[0]
     assert (wrong.heading, wrong.tone) == ("What is seen", "")
-    assert wrong.more.endswith(" A gap between groups is not shown.")
+    assert wrong.details.endswith(" A gap between groups is not shown.")
 
 
 def test_a_method_that_narrows_the_gap_is_advised_with_its_figures() -> None:
@@ -76,11 +76,11 @@ def test_a_method_that_narrows_the_gap_is_advised_with_its_figures() -> None:
     assert re.match(
         r"95 % CI of the change -[\d.]+ to -[\d.]+\. Shown on the typical gap, the worst group and "
         r"EOD\. Helps the worst group \+60",
-        helps.more,
+        helps.details,
     )
-    assert "raises accuracy +15.0 points (+" in helps.more
+    assert "raises accuracy +15.0 points (+" in helps.details
     assert todo.text == "Use M. Confirm it on images that took no part."
-    assert in_short(both.document) == "M narrows the gap"
+    assert short_verdict(both.document) == "M narrows the gap"
 
 
 def test_what_chance_explains_is_not_called_closed() -> None:
@@ -95,10 +95,10 @@ def test_serving_the_better_groups_worse_is_said_and_not_advised() -> None:
     assert helps.text.startswith(
         "M narrows the gap by serving the better groups worse: "
     )
-    assert "costs accuracy -" in helps.more
+    assert "costs accuracy -" in helps.details
     assert helps.tone == ""
     assert todo.text == "Look for another method before using M."
-    assert todo.more.startswith(
+    assert todo.details.startswith(
         "Check cat / in, cat / out, dog / in: they lose 15 points"
     )
     assert (
@@ -110,20 +110,20 @@ def test_a_method_without_a_cost_goes_first() -> None:
     mild = made({**CLEAR_500, ("dog", "out"): (330, 500)}, "Free")
     found = cards_of(made(CLEAR_500), made(FAIRER, "Costs"), mild)
     assert found[2].text.startswith("Use Free.")
-    assert "corrected for 2 methods" in found[1].more
+    assert "corrected for 2 methods" in found[1].details
 
 
 def test_what_these_images_cannot_tell_is_said_without_a_promise() -> None:
     both = compare(
         [made(CLEAR), made({**CLEAR, ("dog", "out"): (23, 100)}, "M")]
     ).document
-    _, tried, todo = cards([("", both)])
+    _, tried, todo = audit_cards([("", both)])
     assert tried.heading == "What was tried"
     assert "M: these 400 images cannot tell whether the gap changes (" in tried.text
     assert tried.text.endswith("at balanced accuracy 73.2, before 72.5.")
-    assert "would need" not in tried.more
+    assert "would need" not in tried.details
     assert todo.text == "Try other methods, or more images."
-    assert in_short(both) == "these 400 images cannot tell whether the gap narrows"
+    assert short_verdict(both) == "these 400 images cannot tell whether the gap narrows"
 
 
 def test_what_has_no_interval_is_not_printed() -> None:
@@ -131,9 +131,9 @@ def test_what_has_no_interval_is_not_printed() -> None:
     both = compare([made(tiny), made({**tiny, ("dog", "out"): (3, 4)}, "M")])
     wrong, tried, _ = cards_of(both)
     reason = "no interval, as fewer than 5 images are of: dog / out"
-    assert wrong.more == f"Typical gap n/a ({reason})."
+    assert wrong.details == f"Typical gap n/a ({reason})."
     assert tried.text == f"M: no verdict on the gap, {reason}."
-    assert in_short(both.document) == "no verdict on the gap"
+    assert short_verdict(both.document) == "no verdict on the gap"
     gap = both.estimate("typical_gap")
     assert float(gap) > 0.1
     assert gap.low is None
@@ -204,7 +204,7 @@ def test_the_terminal_draws_it_in_80_columns_and_plain_characters(
 
 def test_the_figure_has_each_group_before_and_after() -> None:
     both = compare([made(CLEAR), made(BETTER, "M")])
-    figure = figure_of([("", both.document)])
+    figure = first_screen([("", both.document)]).chart
     assert figure is not None
     assert (
         figure.heading
@@ -217,7 +217,7 @@ def test_the_figure_has_each_group_before_and_after() -> None:
         0.2,
         0.8,
     )
-    assert (first.more, first.tone) == ("+60 / \N{MINUS SIGN}0", "good")
+    assert (first.details, first.tone) == ("+60 / \N{MINUS SIGN}0", "good")
     assert {row.tone for row in figure.rows[1:]} == {""}
     page = Page(html(both)).text
     assert (
@@ -225,14 +225,13 @@ def test_the_figure_has_each_group_before_and_after() -> None:
         < page.index("Each group before")
         < page.index("All methods")
     )
-    assert figure_of([("", made(CLEAR).document)]) is None
     assert "Right answers in percent" in Page(html(made(CLEAR))).text
 
 
 def test_the_sentence_names_the_figure_that_it_rests_on() -> None:
     document = compare([made(CLEAR), made(BETTER, "M")]).document
     every = "Shown on the typical gap, the worst group and EOD."
-    assert every in cards([("", document)])[1].more
+    assert every in audit_cards([("", document)])[1].details
     c = document.comparisons[0]
     wide = structs.replace(c.differences.equalized_odds_difference, low=-0.3, high=0.1)
     lost = structs.replace(c.differences.worst_group_accuracy, low=-0.1, high=0.1)
@@ -240,8 +239,10 @@ def test_the_sentence_names_the_figure_that_it_rests_on() -> None:
         c.differences, equalized_odds_difference=wide, worst_group_accuracy=lost
     )
     c = structs.replace(c, differences=changes)
-    helps = cards([("", structs.replace(document, comparisons=(c,)))])[1]
-    assert "Shown on the typical gap; worst group and EOD: cannot tell." in helps.more
+    helps = audit_cards([("", structs.replace(document, comparisons=(c,)))])[1]
+    assert (
+        "Shown on the typical gap; worst group and EOD: cannot tell." in helps.details
+    )
 
 
 def test_nothing_wrong_is_not_called_wrong() -> None:
@@ -274,27 +275,27 @@ def test_several_comparisons_have_wider_intervals() -> None:
         assert None not in (plain.low, plain.high, corrected.low, corrected.high)
         assert corrected.low <= plain.low <= plain.high <= corrected.high  # type: ignore[operator]
     part = structs.replace(many, runs=many.runs[:2], comparisons=many.comparisons[:1])
-    assert "corrected for 5 methods" in cards([("", part)])[1].more
+    assert "corrected for 5 methods" in audit_cards([("", part)])[1].details
 
 
 def test_a_model_that_guesses_does_not_pass_without_a_word() -> None:
     guess = dict.fromkeys(CLEAR, (50, 100))
     assert (
         "not shown to be better than always giving the commonest answer: 'cat' is right in 50"
-        in banners([("", made(guess).document)])[0]
+        in audit_banners([("", made(guess).document)])[0]
     )
-    assert banners([("", made(CLEAR).document)]) == []
+    assert audit_banners([("", made(CLEAR).document)]) == []
 
 
 def test_a_gap_between_classes_is_not_taken_for_one_between_groups() -> None:
     hard = {place: (95 if place[0] == "cat" else 60, 100) for place in CLEAR}
     document = made(hard).document
-    (told,) = banners([("", document)])
+    (told,) = audit_banners([("", document)])
     assert told.startswith(
         "The worst group may be a matter of its class: no gap between groups is shown: "
         "typical gap 0.0 points ["
     )
-    (told,) = banners([("a", document), ("b", made(CLEAR).document)])
+    (told,) = audit_banners([("a", document), ("b", made(CLEAR).document)])
     assert "is shown: a: typical gap" in told
 
 
@@ -305,7 +306,7 @@ def test_other_banners() -> None:
     first = audit(truth, said, {"place": group}, name="ZeroShot", scores=scores)
     flipped = ["cat" if label == "dog" else "dog" for label in said]
     other = audit(truth, flipped, {"place": group}, name="Flip", scores=scores)
-    told = banners([("", compare([first, other]).document)])
+    told = audit_banners([("", compare([first, other]).document)])
     assert (
         "ZeroShot is hardly sure of any answer: median confidence 51\N{NO-BREAK SPACE}%"
         in told[0]
@@ -319,7 +320,7 @@ def test_who_is_answered_with_a_harmful_class_is_told_first() -> None:
     found = audit(
         truth, said, {"skin": group}, name="M", harmful={"crime": ["thief"]}
     ).document
-    (told,) = [text for text in banners([("", found)]) if "crime" in text]
+    (told,) = [text for text in audit_banners([("", found)]) if "crime" in text]
     assert told.replace("\N{NO-BREAK SPACE}", " ").startswith(
         "M answers with a class of the set 'crime': in 100 % of b [98."
     )
@@ -329,5 +330,5 @@ def test_who_is_answered_with_a_harmful_class_is_told_first() -> None:
 def test_no_image_in_any_group_of_a_class() -> None:
     document = made(CLEAR).document
     empty = structs.replace(document.runs[0], groups=())
-    (card,) = cards([("", structs.replace(document, runs=(empty,)))])
+    (card,) = audit_cards([("", structs.replace(document, runs=(empty,)))])
     assert card.text == "Nothing was measured: no group has images."

@@ -61,7 +61,7 @@ def test_gradient_is_that_of_a_copy(
     """However few pictures are worked on at a time, also with a loss that couples them."""
     monkeypatch.setattr(image_tower, "views_per_pass", lambda _: at_once)
     backend = clip()
-    tower = ImageTower.of(make_task(backend), False)
+    tower = ImageTower.from_task(make_task(backend), False)
     pixels = backend.preprocess([picture(i) for i in range(5)])
     change = torch.randn(tower.start.shape, generator=torch.Generator().manual_seed(0))
     weights = tower.start + 0.1 * change
@@ -94,7 +94,7 @@ def test_gradient_is_that_of_a_copy(
 def test_the_model_is_never_changed_not_even_meanwhile() -> None:
     """While other weights are in use, nobody else sees them."""
     backend = clip()
-    tower = ImageTower.of(make_task(backend), False)
+    tower = ImageTower.from_task(make_task(backend), False)
     pixels = backend.preprocess([picture()])
     expected = backend.encode_pixels(pixels)
     seen: list[bool] = []
@@ -117,7 +117,7 @@ def test_every_family_that_takes_pixels(kind: Any, make: Any) -> None:
     """The answer moves, and the way from the model's own weights is the model's own way."""
     backend = kind(*families.seeded(make))
     task, pixels = make_task(backend), backend.preprocess([picture(0), picture(1)])
-    tower = ImageTower.of(task, False)
+    tower = ImageTower.from_task(task, False)
     found = tower.encode(tower.start, pixels)
     torch.testing.assert_close(
         found, unit_features(backend.encode_pixels(pixels)), rtol=0, atol=1e-5
@@ -181,7 +181,7 @@ class NoNorms(Wrapped):
 @pytest.mark.parametrize(
     ("wrap", "message"),
     [
-        (NoTower, "there is no method `image_tower` that gives it"),
+        (NoTower, "there is no method `image_tower` that returns it"),
         (Shifted, "its features are not those of `encode_pixels`"),
         (NoNorms, "its features depend on no weights of norm layers"),
     ],
@@ -207,6 +207,6 @@ def test_a_model_of_patches_is_refused() -> None:
 
 def test_half_precision_keeps_its_dtype_and_tunes_in_float32() -> None:
     _, clf = classifier(torch.bfloat16)
-    tower = ImageTower.of(clf._task, False)
+    tower = ImageTower.from_task(clf._task, False)
     assert tower.start.dtype == torch.float32
     assert tower.encode(tower.start, clf._vision.pixels(picture())).isfinite().all()

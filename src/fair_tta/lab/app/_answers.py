@@ -15,7 +15,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._views import Views, content_generator
 from fair_tta.lab.app._questions import FIELDS, Fields, note
-from fair_tta.lab.report._page import embedded
+from fair_tta.lab.report._templates import embedded_image
 from fair_tta.methods._base import Adapter
 from fair_tta.methods.tuning._entropy import most_confident
 from fair_tta.miniature import BADGES
@@ -119,7 +119,7 @@ def _views(views: list[KeptView], count: int | None) -> str:
     )
     figures = []
     for view in views[:MOST_VIEWS]:
-        source = embedded(view.image)["source"]
+        source = embedded_image(view.image).source
         what = "the image itself" if view.place == 0 else f"view {view.place}"
         label = f"{view.label} {view.probability:.3f}"
         figures.append(

@@ -18,7 +18,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.datasets._label_files import LabelRow, LabelTable
 from fair_tta.datasets._label_values import LabelValues
 from fair_tta.datasets._labels import Labels
-from fair_tta.datasets._path_columns import usual_path_column
+from fair_tta.datasets._path_columns import PATH_COLUMNS, usual_column
 from fair_tta.errors import FairTTAError
 from fair_tta.lab._folder import (
     AUDIT_FILE,
@@ -123,7 +123,7 @@ def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
         >>> guessed(["file", "place", "label"])
         ('file', 'label', ['place'])
     """
-    where = usual_path_column(columns)
+    where = usual_column(columns, PATH_COLUMNS)
     others = [name for name in columns if name != where]
     classes = next(
         (n for n in others if n.lower() in ("class", "label", "target")), None

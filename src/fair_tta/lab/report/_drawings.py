@@ -12,193 +12,238 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from fair_tta.auditing._document import RunFigures
 from fair_tta.lab.report._numbers import MINUS, figure_text
-from fair_tta.lab.report._sentences import Sweep
+from fair_tta.lab.report._settings import Sweep
 from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics.definitions import METRICS
 
+# All sizes are in pixels of a phone
 DRAWING_WIDTH = 400
+_MARGIN = 8
+_RIGHT = DRAWING_WIDTH - _MARGIN
+_DOT_ROW_HEIGHT = 40
+_PAIR_ROW_HEIGHT = 30
+_AXIS_HEIGHT = 22
+_TICK_LETTER_WIDTH = 7
 
-_MORE = "\N{HORIZONTAL ELLIPSIS}"
-_PAIR, _DOT = 30, 40  # from row to row of what is before and after, and of dots
-_EDGE = 8
+# Letters of a name that have room beside the numbers of its row
+_LETTERS_OF_DOT_ROW = 50
+_LETTERS_OF_PAIR = 32
+
+_MAX_AXIS_STEPS = 5
 
 TRADED = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
 
-MOST_DRAWN = 6
-"""Sweeps: a grid of two settings would have one for each row and column."""
+MAX_SWEEPS = 6
+"""More are not drawn: a grid of two settings has one for each row and column."""
 
 
 class Dot(NamedTuple):
-    """A figure of a dot plot; tone is ``good``, ``bad`` or none, hollow rests on few images.
+    """A figure of a dot plot.
 
-    A click on it leads to `link`, such as ``#images-1``.
+    Attributes:
+        name: above the dot.
+        figure: the dot and its interval.
+        tone: ``good``, ``bad`` or empty.
+        n: images, None to leave them out.
+        hollow: it rests on few images.
+        link: where a click leads, such as ``#images-1``.
     """
 
     name: str
     figure: Estimate
     tone: str = ""
+    n: int | None = None
     hollow: bool = False
     link: str = ""
 
+    @property
+    def label(self) -> str:
+        return self.name if self.n is None else f"{self.name} (n = {self.n})"
+
 
 class BeforeAfter(NamedTuple):
-    """Two shares below a name, as a text on its right, and what else is known of the change."""
+    """Two shares below a name, and on its right both as a text and details of the change."""
 
     name: str
     n: int
     before: float
     after: float
     text: str
-    more: str
+    details: str
     tone: str
     link: str = ""
 
 
-def dot_plot(dots: Sequence[Dot], what: str, reach: Sequence[float] = (0.0,)) -> str:
-    """A dot with its interval below each name; `what` begins the text alternative.
+def dot_plot(dots: Sequence[Dot], title: str, reach: Sequence[float] = (0.0,)) -> str:
+    """Draw a dot with its interval below each name.
 
-    The axis covers `reach` besides the dots.
+    Args:
+        dots: from top to bottom.
+        title: begins the text alternative.
+        reach: values that the axis covers besides the dots.
     """
-    in_words = [f"{dot.name}: {figure_text(dot.figure)}" for dot in dots]
-    bottom = _DOT * len(dots) + 4
-    svg = _svg(bottom + 22, f"{what}. {'; '.join(in_words)}.")
-    shown = [x for _, f, *_ in dots for x in (f.value, f.low, f.high) if x is not None]
-    at = _scale(svg, [*shown, *reach] or [0.0, 1.0], bottom)
-    for place, dot in enumerate(dots):
-        y, text = _DOT * place, figure_text(dot.figure)
-        row = _linked(svg, dot.link, y, _DOT)
-        _text(row, _EDGE, y + 17, short(dot.name, 50 - len(text)), "start", "name halo")
-        _text(row, DRAWING_WIDTH - _EDGE, y + 17, text, "end", "tick halo")
-        value, low, high, y = dot.figure.value, dot.figure.low, dot.figure.high, y + 30
+    texts = [f"{dot.label}: {figure_text(dot.figure)}" for dot in dots]
+    bottom = _DOT_ROW_HEIGHT * len(dots) + 4
+    svg = _new_svg(bottom, f"{title}. {'; '.join(texts)}.")
+    values = [*reach]
+    for dot in dots:
+        for end in (dot.figure.value, dot.figure.low, dot.figure.high):
+            if end is not None:
+                values.append(end)
+    x_of = _draw_axis(svg, values or [0.0, 1.0], bottom)
+
+    for row_index, dot in enumerate(dots):
+        top = _DOT_ROW_HEIGHT * row_index
+        row = _linked_row(svg, dot.link, top, _DOT_ROW_HEIGHT)
+        text = figure_text(dot.figure)
+        name = short(dot.label, _LETTERS_OF_DOT_ROW - len(text))
+        _add_text(row, _MARGIN, top + 17, name, "start", "name halo")
+        _add_text(row, _RIGHT, top + 17, text, "end", "tick halo")
+
+        value, low, high = dot.figure.value, dot.figure.low, dot.figure.high
+        y = top + 30
         if low is not None and high is not None:
-            _add(
-                row,
-                "line",
-                f"ci {dot.tone}".strip(),
-                x1=at(low),
-                x2=at(high),
-                y1=y,
-                y2=y,
-            )
+            _add_bar(row, f"ci {dot.tone}", x_of(low), x_of(high), y)
         if value is not None:
-            kind = f"{dot.tone}{' hollow' * dot.hollow}".strip()
-            _add(row, "circle", kind, cx=at(value), cy=y, r=5)
+            css_class = f"{dot.tone} hollow" if dot.hollow else dot.tone
+            _add(row, "circle", css_class, cx=x_of(value), cy=y, r=5)
     return tostring(svg, "unicode")
 
 
 def before_and_after(
-    rows: Sequence[BeforeAfter], what: str, reach: Sequence[float] = ()
+    rows: Sequence[BeforeAfter], title: str, reach: Sequence[float] = ()
 ) -> str:
-    """A hollow and a filled dot for each name, and a bar between them."""
-    in_words = [f"{row.name} (n = {row.n:,}): {row.text}, {row.more}" for row in rows]
-    bottom = _PAIR * len(rows) + 4
-    svg = _svg(bottom + 22, f"{what}. {'; '.join(in_words)}.")
-    at = _scale(
-        svg, [*reach, *(x for row in rows for x in (row.before, row.after))], bottom
-    )
-    right = DRAWING_WIDTH - _EDGE
-    middle = right - 16 - 7 * max(len(row.more) for row in rows)
-    for place, row in enumerate(rows):
-        y = _PAIR * place
-        _add(svg, "line", "grid", x1=_EDGE, x2=right, y1=y, y2=y)
-        group = _linked(svg, row.link, y, _PAIR)
-        name = _text(group, _EDGE, y + 13, short(row.name, 32), "start", "name halo")
-        _add(name, "tspan", "tick").text = f"  n = {row.n:,}"
-        _text(group, middle, y + 13, row.text, "end", "name halo")
-        _text(group, right, y + 13, row.more, "end", "tick halo")
-        x, y = at(row.before), y + 23
-        _add(
-            group, "line", f"bar {row.tone}".strip(), x1=x, x2=at(row.after), y1=y, y2=y
-        )
-        _add(group, "circle", "hollow", cx=x, cy=y, r=3.5)
-        _add(group, "circle", row.tone, cx=at(row.after), cy=y, r=5)
+    """Draw a hollow and a filled dot for each name, and a bar between them.
+
+    Args:
+        rows: from top to bottom.
+        title: begins the text alternative.
+        reach: values that the axis covers besides the rows.
+    """
+    texts = [f"{row.name} (n = {row.n:,}): {row.text}, {row.details}" for row in rows]
+    bottom = _PAIR_ROW_HEIGHT * len(rows) + 4
+    svg = _new_svg(bottom, f"{title}. {'; '.join(texts)}.")
+    values = [*reach]
+    for row in rows:
+        values += [row.before, row.after]
+    x_of = _draw_axis(svg, values, bottom)
+
+    # Numbers end where the longest details begin
+    longest = max(len(row.details) for row in rows)
+    numbers_right = _RIGHT - 16 - _TICK_LETTER_WIDTH * longest
+    for row_index, row in enumerate(rows):
+        top = _PAIR_ROW_HEIGHT * row_index
+        _add(svg, "line", "grid", x1=_MARGIN, x2=_RIGHT, y1=top, y2=top)
+        group = _linked_row(svg, row.link, top, _PAIR_ROW_HEIGHT)
+        name = short(row.name, _LETTERS_OF_PAIR)
+        label = _add_text(group, _MARGIN, top + 13, name, "start", "name halo")
+        _add(label, "tspan", "tick").text = f"  n = {row.n:,}"
+        _add_text(group, numbers_right, top + 13, row.text, "end", "name halo")
+        _add_text(group, _RIGHT, top + 13, row.details, "end", "tick halo")
+
+        y = top + 23
+        _add_bar(group, f"bar {row.tone}", x_of(row.before), x_of(row.after), y)
+        _add(group, "circle", "hollow", cx=x_of(row.before), cy=y, r=3.5)
+        _add(group, "circle", row.tone, cx=x_of(row.after), cy=y, r=5)
     return tostring(svg, "unicode")
 
 
 def tradeoff_charts(sweep: Sweep, reference: RunFigures) -> list[tuple[str, str]]:
-    """Accuracy, balanced accuracy and worst group over the setting, below the reference."""
+    """Return a title and a chart over the setting for each of `TRADED`, below the reference."""
     runs = {f"{sweep.setting} = {value:g}": run for value, run in sweep.runs.items()}
     if reference.name not in {run.name for run in runs.values()}:
         runs = {reference.name: reference} | runs
-    found = []
+    charts = []
     for metric in TRADED:
-        figures = {
-            name: run.metrics.by_name().get(metric) for name, run in runs.items()
-        }
-        dots = [
-            Dot(name, figure) for name, figure in figures.items() if figure is not None
-        ]
-        what = (
-            f"{sweep.method}: {METRICS[metric].title} in percent over {sweep.setting}"
-        )
-        found += [(METRICS[metric].title, dot_plot(dots, what, ()))] if dots else []
-    return found
+        dots = [Dot(name, run.metrics.by_name()[metric]) for name, run in runs.items()]
+        title = METRICS[metric].title
+        chart_title = f"{sweep.method}: {title} in percent over {sweep.setting}"
+        charts.append((title, dot_plot(dots, chart_title, reach=())))
+    return charts
 
 
 def axis(values: Sequence[float]) -> tuple[float, float, float]:
-    """Where an axis begins and ends, and the steps of its marks."""
+    """Return where an axis begins and ends, and the step of its marks."""
     for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
+        # Without rounding 0.3 / 0.1 lies below 3
         first = math.floor(round(min(values) / step, 6))
         last = max(first + 1, math.ceil(round(max(values) / step, 6)))
-        if last - first <= 5:
+        if last - first <= _MAX_AXIS_STEPS:
             break
     return first * step, last * step, step
 
 
-def short(name: str, most: int = 34) -> str:
-    """A name that fits into a drawing; long ones keep both ends, which tell them apart."""
-    if len(name) <= most:
+def short(name: str, max_letters: int) -> str:
+    """Return a name that fits; long ones keep both ends, which tell them apart."""
+    if len(name) <= max_letters:
         return name
-    end = (most - 1) // 2
-    return name[: most - 1 - end] + _MORE + name[-end:]
+    n_end = (max_letters - 1) // 2
+    n_start = max_letters - 1 - n_end
+    return f"{name[:n_start]}\N{HORIZONTAL ELLIPSIS}{name[-n_end:]}"
 
 
-def _scale(
+def _draw_axis(
     svg: Element, values: Sequence[float], bottom: float
 ) -> Callable[[float], float]:
-    """Upright lines with their percent below; returns where a share lies."""
+    """Draw upright lines with their percent below; return the function from share to x."""
     low, high, step = axis(values)
 
-    def at(share: float) -> float:
-        return _EDGE + (DRAWING_WIDTH - 2 * _EDGE) * (share - low) / (high - low)
+    def x_of(share: float) -> float:
+        return _MARGIN + (_RIGHT - _MARGIN) * (share - low) / (high - low)
 
-    for k in range(round((high - low) / step) + 1):
-        share = low + k * step
-        kind = "zero" if low < 0 and abs(share) < 1e-9 else "grid"
-        _add(svg, "line", kind, x1=at(share), x2=at(share), y1=4, y2=bottom)
-        anchor = "start" if k == 0 else "end" if share >= high - 1e-9 else "middle"
+    n_steps = round((high - low) / step)
+    for index in range(n_steps + 1):
+        share = low + index * step
+        x = x_of(share)
+        is_zero = low < 0 and abs(share) < 1e-9
+        _add(svg, "line", "zero" if is_zero else "grid", x1=x, x2=x, y1=4, y2=bottom)
+        # The outer numbers stay inside the drawing
+        anchor = "middle"
+        if index == 0:
+            anchor = "start"
+        elif index == n_steps:
+            anchor = "end"
         text = f"{round(100 * share, 6):g}".replace("-", MINUS)
-        _text(svg, at(share), bottom + 16, text, anchor, "tick")
-    return at
+        _add_text(svg, x, bottom + 16, text, anchor, "tick")
+    return x_of
 
 
-def _svg(height: float, alt: str) -> Element:
-    box = f"0 0 {DRAWING_WIDTH} {height:g}"
-    attributes = {"viewBox": box, "role": "img", "aria-label": alt, "class": "drawing"}
+def _new_svg(bottom: float, text_alternative: str) -> Element:
+    attributes = {
+        "viewBox": f"0 0 {DRAWING_WIDTH} {bottom + _AXIS_HEIGHT:g}",
+        "role": "img",
+        "aria-label": text_alternative,
+        "class": "drawing",
+    }
     return Element("svg", attributes)
 
 
-def _linked(svg: Element, link: str, y: float, height: float) -> Element:
-    """Where a row is drawn: inside a link, if there is one, that covers all of it."""
+def _linked_row(svg: Element, link: str, top: float, height: float) -> Element:
+    """Return the element that a row is drawn into: a link, if there is one, that covers the row."""
     if not link:
         return svg
-    svg.set("role", "group")  # screen readers do not look into an image
-    made = SubElement(svg, "a", {"href": link})
-    _add(made, "rect", "row", x=0, y=y, width=DRAWING_WIDTH, height=height)
-    return made
+    # Screen readers do not look into an image
+    svg.set("role", "group")
+    anchor = SubElement(svg, "a", {"href": link})
+    _add(anchor, "rect", "row", x=0, y=top, width=DRAWING_WIDTH, height=height)
+    return anchor
 
 
-def _add(parent: Element, tag: str, kind: str = "", **numbers: float) -> Element:
+def _add_bar(parent: Element, css_class: str, x1: float, x2: float, y: float) -> None:
+    _add(parent, "line", css_class, x1=x1, x2=x2, y1=y, y2=y)
+
+
+def _add(parent: Element, tag: str, css_class: str = "", **numbers: float) -> Element:
     attributes = {name: f"{value:.6g}" for name, value in numbers.items()}
-    if kind:
-        attributes["class"] = kind
+    if css_class.strip():
+        attributes["class"] = css_class.strip()
     return SubElement(parent, tag, attributes)
 
 
-def _text(
-    parent: Element, x: float, y: float, text: str, anchor: str, kind: str
+def _add_text(
+    parent: Element, x: float, y: float, text: str, anchor: str, css_class: str
 ) -> Element:
-    made = _add(parent, "text", kind, x=x, y=y)
-    made.set("text-anchor", anchor)
-    made.text = text
-    return made
+    element = _add(parent, "text", css_class, x=x, y=y)
+    element.set("text-anchor", anchor)
+    element.text = text
+    return element

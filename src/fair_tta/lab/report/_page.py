@@ -2,98 +2,39 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import cache
-from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import Image
 
-from fair_tta._io import printable, write_atomically
+from fair_tta._io import write_atomically
 from fair_tta.auditing import Audit
-from fair_tta.auditing._document import AuditDocument
+from fair_tta.auditing._document import AuditDocument, ClassInGroup
 from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError
-from fair_tta.lab.report import _drawings as charts
-from fair_tta.lab.report import _numbers as numbers
-from fair_tta.lab.report import _sentences as sentences
-from fair_tta.lab.report._first_screen import first_screen
-from fair_tta.lab.report._method_rows import changes
-from fair_tta.lab.report._numbers import percent
-from fair_tta.lab.report._verdict import audit_title, cards, in_short, title_of_many
-from fair_tta.metrics.definitions import METRICS
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-CARD_ROWS = 24
-"""Groups of a card; with more of them only the worst of the first run are listed."""
-
-_LARGEST = 256  # pixels of an embedded image
-_SMALL = 128  # smaller ones are scaled up
-_UNPRINTABLE = re.compile(  # some of them turn what follows around
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+from fair_tta.lab.report import _legends as legends
+from fair_tta.lab.report._drawings import (
+    MAX_SWEEPS,
+    before_and_after,
+    dot_plot,
+    tradeoff_charts,
+)
+from fair_tta.lab.report._first_screen import FirstScreen, first_screen
+from fair_tta.lab.report._method_sentences import change_sentences
+from fair_tta.lab.report._numbers import group_name, image_count, percent, subtitle
+from fair_tta.lab.report._settings import sweeps
+from fair_tta.lab.report._templates import embedded_image, render
+from fair_tta.lab.report._verdict import (
+    audit_cards,
+    audit_title,
+    short_verdict,
+    title_of_tasks,
 )
 
-
-@cache
-def _environment() -> Environment:
-    """Templates that escape what they are given (those of HTML) and fail on what they lack."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("fair_tta.lab.report", "templates"),
-        autoescape=lambda name: name is not None and name.endswith(".html.jinja"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    for name in (
-        "percent",
-        "shown",
-        "interval",
-        "p_value",
-        "duration",
-        "count",
-        "times",
-        "logits",
-    ):
-        made.filters[name] = getattr(numbers, name)
-    made.filters["md"] = for_markdown
-    made.globals |= {
-        "comparison_of": sentences.comparison_of,
-        "flat": sentences.flat,
-        "of_clusters": sentences.of_clusters,
-        "of_thresholds": sentences.of_thresholds,
-        "group_name": numbers.group_name,
-        "verdict": sentences.verdict,
-        "METRICS": METRICS,
-        "MARKS": sentences.MARKS,
-    }
-    return made
-
-
-def render(template: str, **values: Any) -> str:
-    """Fill in a template; characters that no file can hold are replaced."""
-    text = _environment().get_template(template).render(values)
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def for_markdown(text: object) -> str:
-    """Names on one line as they are, whatever signs mean something in Markdown or HTML."""
-    line = printable(" ".join(str(text).split()))
-    signs = re.sub(r"([\\`*_\[\]|~#!$])", r"\\\1", line)
-    signs = signs.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # attributes of some dialects, and templates of some sites
-    signs = signs.replace("{", "&#123;").replace("}", "&#125;")
-    # a bare address would become a link
-    signs = re.sub(r"(?i)(www)\.", r"\1&#46;", signs)
-    return signs.replace("://", ":&#47;/").replace("@", "&#64;")
+MAX_CARD_GROUPS = 24
+"""Groups of a card; with more of them only the worst of the first run are listed."""
 
 
 class GalleryImage(NamedTuple):
@@ -121,47 +62,6 @@ class GalleryImage(NamedTuple):
 
 
 Gallery = Sequence[GalleryImage | tuple[object, ...]]
-
-
-def embedded(image: Image.Image) -> dict[str, Any]:
-    """What ``img`` needs; large images are scaled down, small ones up by the browser."""
-    image = image.convert("RGB")
-    image.thumbnail((_LARGEST, _LARGEST))
-    image.info = {}  # no comments or profiles of whoever made the file
-    small = max(image.size) < _SMALL
-    scale = _SMALL / max(image.size) if small else 1
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    buffer = BytesIO()
-    if small:  # without loss, as it is drawn pixel by pixel
-        image.save(buffer, "PNG", optimize=True)
-    else:
-        image.save(buffer, "JPEG", quality=85)
-    source = f"data:image/{'png' if small else 'jpeg'};base64,"
-    source += b64encode(buffer.getvalue()).decode()
-    return {"source": source, "width": width, "height": height, "pixelated": small}
-
-
-def _in_gallery(item: GalleryImage | tuple[object, ...]) -> dict[str, Any]:
-    """What the template needs of an image."""
-    image, caption, before, after, truth, p, q, group = GalleryImage(*item)
-    was, now = (
-        f"{name} ({percent(float(x))} %)" for name, x in ((before, p), (after, q))
-    )
-    right = ["right" if answer == truth else "wrong" for answer in (before, after)]
-    outcome = (
-        f"Unchanged, {right[1]}"
-        if before == after
-        else f"From {right[0]} to {right[1]}"
-    )
-    of = f"{group}: " if group else ""
-    alt = f"{of}{caption}. Before: {was}. After: {now}. Truth: {truth}. {outcome}."
-    return {
-        "image": embedded(image),
-        "alt": alt,
-        "lines": (f"before: {was}", f"after: {now}", f"truth: {truth}", outcome),
-        "caption": caption,
-        "group": group,
-    }
 
 
 class Overview(NamedTuple):
@@ -202,11 +102,9 @@ def html(
         >>> html(found, title="Cats and dogs").startswith("<!DOCTYPE html>")
         True
     """
-    document = _document(audit)
+    document = _document_of(audit)
     section = _section("audit", None, document, gallery)
-    return _page(
-        audit_title(document, title), [section], sub=_sub([document]), full=full
-    )
+    return _render_page(audit_title(document, title), [section], [document], full=full)
 
 
 def html_many(
@@ -230,77 +128,26 @@ def html_many(
         raise FairTTAError(
             "`audits` should have at least one entry (got none).", argument="audits"
         )
-    sections = [
-        _section(f"audit-{i}", heading, _document(audit), gallery)
-        for i, (heading, audit, gallery) in enumerate(audits, start=1)
-    ]
-    whole = [(name, audit.document) for name, audit in tasks]
-    whole = whole or [(section["heading"], section["document"]) for section in sections]
+    documents = [(heading, _document_of(audit)) for heading, audit, _ in audits]
+    galleries = [gallery for _, _, gallery in audits]
+    sections = []
+    for number, (heading, document) in enumerate(documents, start=1):
+        gallery = galleries[number - 1]
+        sections.append(_section(f"audit-{number}", heading, document, gallery))
+    whole_tasks = [(name, audit.document) for name, audit in tasks] or documents
+    # The first screen of a single audit is that of the page
     if len(sections) == 1:
-        sections[0]["screen"] = None  # the page's own
-    return _page(
-        title_of_many(whole, title),
+        sections[0]["screen"] = None
+    screen = first_screen(whole_tasks)
+    return _render_page(
+        title_of_tasks(whole_tasks, title),
         sections,
+        [document for _, document in whole_tasks],
         many=True,
-        screen=first_screen(whole, {}),
-        sub=_sub([document for _, document in whole]),
+        screen=screen,
+        drawing=_draw(screen, {}),
         intro=[part for part in intro.split("\n\n") if part.strip()],
         overviews=overviews,
-    )
-
-
-def _document(audit: Audit | Mapping[str, Any]) -> AuditDocument:
-    if not isinstance(audit, Audit | Mapping):
-        raise FairTTAError(
-            f"`audit` should be an Audit or its document (got {audit!r}).",
-            argument="audit",
-        )
-    return (audit if isinstance(audit, Audit) else Audit.from_dict(audit)).document
-
-
-def _sub(documents: Sequence[AuditDocument]) -> str:
-    """Model and hash of its weights, tasks, images, groups and classes, day."""
-    first = documents[0]
-    groups, classes = len(first.runs[0].groups), len(first.data.targets)
-    tasks = f"{groups} groups \N{MULTIPLICATION SIGN} {classes} classes"
-    if len(documents) > 1:
-        tasks = f"{len(documents)} tasks"
-    n = sum(document.data.n for document in documents)
-    return numbers.below_title(first.origin, numbers.images(n), tasks)
-
-
-def _section(
-    name: str, heading: str | None, document: AuditDocument, gallery: Gallery
-) -> dict[str, Any]:
-    sweeps = sentences.sweeps(document)
-    shown: dict[str, list[dict[str, Any]]] = {}
-    for item in map(_in_gallery, gallery):
-        shown.setdefault(item["group"], []).append(item)
-    places = {group: f"{name}-images-{i}" for i, group in enumerate(shown, start=1)}
-    return {
-        "screen": first_screen(
-            [("", document)], {of: f"#{at}" for of, at in places.items()}
-        ),
-        "id": name,
-        "heading": heading,
-        "short": in_short(document),
-        "level": 2 if heading is None else 3,
-        "document": document,
-        "changes": changes(document),
-        "sweeps": [
-            (sweep, charts.tradeoff_charts(sweep, document.runs[0]))
-            for sweep in sweeps[: charts.MOST_DRAWN]
-        ],
-        "more_sweeps": len(sweeps[charts.MOST_DRAWN :]),
-        "gallery": [(places[group], group, items) for group, items in shown.items()],
-    }
-
-
-def _page(title: str, sections: list[dict[str, Any]], **more: Any) -> str:
-    limits = sentences.every_limit([section["document"] for section in sections])
-    values = {"many": False, "full": False, **more}
-    return render(
-        "page.html.jinja", title=title, sections=sections, limits=limits, **values
     )
 
 
@@ -318,21 +165,25 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         >>> print(markdown(found, title="Cats and dogs").splitlines()[0])
         ## Cats and dogs: a typical gap of 70.7 points between groups, at balanced accuracy 75.0
     """
-    document = _document(audit)
-    cells = sentences.cells_of_runs(document, CARD_ROWS)
+    document = _document_of(audit)
+    cells = _cells_of_runs(document)
+    n_left_out = max(0, len(cells) - MAX_CARD_GROUPS)
+    if n_left_out:
+        cells.sort(key=_right_before)
+    # A card has room for the first sentence of each limit
+    limits = {}
+    for name, text in legends.limits(document).items():
+        limits[name] = legends.first_sentence(text)
     return render(
         "card.md.jinja",
         title=audit_title(document, title),
         document=document,
-        cards=cards([("", document)]),
-        not_measurable=label_cautions(document),
-        changes=changes(document),
-        limits=[
-            (name, text.split(". ")[0].rstrip("."))
-            for name, text in sentences.limits(document).items()
-        ],
-        cells=cells[:CARD_ROWS],
-        left_out=max(0, len(cells) - CARD_ROWS),
+        cards=audit_cards([("", document)]),
+        cautions=label_cautions(document),
+        changes=change_sentences(document),
+        limits=limits,
+        cells=cells[:MAX_CARD_GROUPS],
+        n_left_out=n_left_out,
     )
 
 
@@ -363,3 +214,135 @@ def write_report(
             f"`path` should end in .html or .md (got {str(path)!r}).", argument="path"
         )
     write_atomically(path, text.encode())
+
+
+def _document_of(audit: Audit | Mapping[str, Any]) -> AuditDocument:
+    if isinstance(audit, Audit):
+        return audit.document
+    if isinstance(audit, Mapping):
+        return Audit.from_dict(audit).document
+    raise FairTTAError(
+        f"`audit` should be an Audit or its document (got {audit!r}).", argument="audit"
+    )
+
+
+def _render_page(
+    title: str,
+    sections: list[dict[str, Any]],
+    documents: Sequence[AuditDocument],
+    **values: Any,
+) -> str:
+    """Fill in the template; the subtitle is about the documents."""
+    first = documents[0]
+    n_groups = len(first.runs[0].groups)
+    n_classes = len(first.data.targets)
+    tasks = f"{n_groups} groups \N{MULTIPLICATION SIGN} {n_classes} classes"
+    if len(documents) > 1:
+        tasks = f"{len(documents)} tasks"
+    n_images = sum(document.data.n for document in documents)
+    defaults = {"many": False, "full": False}
+    return render(
+        "page.html.jinja",
+        title=title,
+        subtitle=subtitle(first.origin, image_count(n_images), tasks),
+        sections=sections,
+        limits=legends.limits_of_all(section["document"] for section in sections),
+        **defaults | values,
+    )
+
+
+def _section(
+    name: str, heading: str | None, document: AuditDocument, gallery: Gallery
+) -> dict[str, Any]:
+    """Return what the template of one audit needs; `name` begins the ids of its parts."""
+    images_by_group: dict[str, list[dict[str, Any]]] = {}
+    for gallery_image in gallery:
+        image = GalleryImage(*gallery_image)
+        images_by_group.setdefault(image.group, []).append(_figure_of(image))
+    image_groups = []
+    links = {}
+    for number, (group, images) in enumerate(images_by_group.items(), start=1):
+        image_groups.append((f"{name}-images-{number}", group, images))
+        links[group] = f"#{name}-images-{number}"
+
+    screen = first_screen([("", document)])
+    found_sweeps = sweeps(document)
+    drawn_sweeps = []
+    for sweep in found_sweeps[:MAX_SWEEPS]:
+        drawn_sweeps.append((sweep, tradeoff_charts(sweep, document.runs[0])))
+    return {
+        "screen": screen,
+        "drawing": _draw(screen, links),
+        "id": name,
+        "heading": heading,
+        "short": short_verdict(document),
+        "level": 2 if heading is None else 3,
+        "document": document,
+        "changes": change_sentences(document),
+        "sweeps": drawn_sweeps,
+        "more_sweeps": len(found_sweeps[MAX_SWEEPS:]),
+        "gallery": image_groups,
+    }
+
+
+def _draw(screen: FirstScreen, links: Mapping[str, str]) -> str:
+    """Return the chart of a first screen as SVG, empty if it has none.
+
+    Args:
+        screen: the first screen.
+        links: to the images of a group, by its name.
+    """
+    chart = screen.chart
+    if chart is None:
+        return ""
+    if chart.rows:
+        rows = [row._replace(link=links.get(row.name, "")) for row in chart.rows]
+        return before_and_after(rows, chart.heading, chart.reach)
+    dots = [dot._replace(link=links.get(dot.name, "")) for dot in chart.dots]
+    return dot_plot(dots, chart.heading, chart.reach)
+
+
+def _figure_of(image: GalleryImage) -> dict[str, Any]:
+    """Return what the template needs of an image of a gallery."""
+    before = f"{image.before} ({percent(float(image.before_probability))} %)"
+    after = f"{image.after} ({percent(float(image.after_probability))} %)"
+    was_right = "right" if image.before == image.truth else "wrong"
+    is_right = "right" if image.after == image.truth else "wrong"
+    outcome = f"From {was_right} to {is_right}"
+    if image.before == image.after:
+        outcome = f"Unchanged, {is_right}"
+    text = (
+        f"{image.caption}. Before: {before}. After: {after}. Truth: {image.truth}. "
+        f"{outcome}."
+    )
+    return {
+        "image": embedded_image(image.image),
+        "alt": f"{image.group}: {text}" if image.group else text,
+        "lines": (
+            f"before: {before}",
+            f"after: {after}",
+            f"truth: {image.truth}",
+            outcome,
+        ),
+        "caption": image.caption,
+    }
+
+
+def _cells_of_runs(
+    document: AuditDocument,
+) -> list[tuple[str, list[ClassInGroup]]]:
+    """Return each class in each group with its figures in every run."""
+    rows = []
+    for group_index, group in enumerate(document.runs[0].groups):
+        for class_index, cell in enumerate(group.classes):
+            cells = []
+            for run in document.runs:
+                cells.append(run.groups[group_index].classes[class_index])
+            rows.append((group_name(group.sensitive, cell.target), cells))
+    return rows
+
+
+def _right_before(row: tuple[str, list[ClassInGroup]]) -> float:
+    """Return the accuracy of the reference; groups without images come last."""
+    rate = row[1][0].true_positive_rate.value
+    return 2.0 if rate is None else rate

@@ -1,236 +1,185 @@
-"""The verdict on audits: what is wrong, what helps, and what to do."""
+"""The verdict on audits: titles, and the cards what is wrong, what helps, what to do."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fair_tta.auditing import _document as doc
+from fair_tta.auditing._document import AuditDocument
+from fair_tta.lab.report._groups import cells_of, changed_groups
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,
     NamedAudit,
-    beside_gap,
-    featured,
-    gap_sentences,
-    methods_on,
-    p_text,
-    typical_gap,
+    featured_method,
+    methods_on_tasks,
 )
+from fair_tta.lab.report._method_sentences import ci_label, gap_sentences, side_effects
 from fair_tta.lab.report._numbers import (
-    ARROW,
-    SPACE,
-    count,
-    group_name,
-    images,
-    in_words,
+    NO_BREAK_SPACE,
+    figure_in_words,
+    image_count,
     interval,
     of_hundred,
-    p_value,
     percent,
-    shown,
+    rounded_percent,
+    shown_value,
     task_name,
-    whole,
 )
-from fair_tta.lab.report._sentences import Card
-from fair_tta.metrics._estimates import Estimate, direction, list_names
+from fair_tta.metrics._estimates import list_names
 
 CONFIRM = "Confirm it on images that took no part."
-NOTHING_MEASURED = Card(
-    "What is wrong", "Nothing was measured: no group has images.", ""
-)
 
-_LISTED = 3  # tasks of a card
-_NAMED = 2  # groups that gained most, and as many that lost most
+# A card of several tasks has room for the figures of three
+_MAX_TASKS_OF_CARD = 3
+
+
+class Card(NamedTuple):
+    """A question, its answer, and details in smaller letters; the tone is good, bad or empty."""
+
+    heading: str
+    text: str
+    details: str = ""
+    tone: str = ""
+
+
+NOTHING_MEASURED = Card("What is wrong", "Nothing was measured: no group has images.")
 
 
 def by_gap(tasks: Sequence[NamedAudit]) -> list[NamedAudit]:
-    """The tasks that have groups, the largest typical gap of the first run first."""
-    known = [task for task in tasks if cells_of(task[1].runs[0])]
-    return sorted(known, key=lambda task: -(typical_gap(task[1].runs[0]).value or 0.0))
+    """Return the tasks that have groups, the largest typical gap of the reference first."""
+    measured = [task for task in tasks if cells_of(task[1].runs[0])]
+
+    def gap(task: NamedAudit) -> float:
+        return task[1].runs[0].metrics.typical_gap.value or 0.0
+
+    return sorted(measured, key=gap, reverse=True)
 
 
-def cells_of(run: doc.RunFigures) -> list[tuple[str, doc.ClassInGroup]]:
-    """Each class in each group that has images, the worst first; of equal ones the larger."""
-    found = [
-        (group_name(group.sensitive, cell.target), cell)
-        for group in run.groups
-        for cell in group.classes
-        if cell.n
-    ]
-    return sorted(found, key=lambda named: (named[1].correct / named[1].n, -named[1].n))
-
-
-class ChangedGroup(NamedTuple):
-    """A class in a group before and after a method; p allows for all groups (Holm)."""
-
-    name: str
-    before: float
-    after: float
-    difference: Estimate
-    changes: doc.AnswerChanges
-    p: float
-
-    @property
-    def direction(self) -> int:
-        """What its interval shows, which allows for all groups."""
-        return direction(self.difference.low, self.difference.high)
-
-
-def changed_groups(
-    document: doc.AuditDocument, comparison: doc.Comparison
-) -> list[ChangedGroup]:
-    """Each class in each group that has images, the worst before first."""
-    right: dict[tuple[str | None, ...], int] = {
-        (cell.target, *group.sensitive.values()): cell.correct
-        for group in document.runs[0].groups
-        for cell in group.classes
-    }
-    every = {(g.target, *g.sensitive.values()): g for g in comparison.groups}
-    groups = [(cell, g) for cell, g in every.items() if cell in right and g.changes.n]
-    groups.sort(key=lambda named: named[1].changes.mcnemar_p or 0.0)
-    found, corrected = [], 0.0
-    for place, (cell, g) in enumerate(groups):
-        name, changes, was = group_name(g.sensitive, g.target), g.changes, right[cell]
-        now = was + changes.wrong_to_right - changes.right_to_wrong
-        corrected = max(corrected, (len(groups) - place) * (changes.mcnemar_p or 0.0))
-        rates = was / changes.n, now / changes.n
-        found.append(ChangedGroup(name, *rates, g.judged, changes, min(1.0, corrected)))
-    return sorted(found, key=lambda group: (group.before, -group.changes.n))
-
-
-def group_sentences(groups: Sequence[ChangedGroup]) -> list[str]:
-    """The groups that gained and that lost most, with counts."""
-    order = sorted(groups, key=lambda group: group.before - group.after)
-    gained = [group for group in order[:_NAMED] if group.after > group.before]
-    lost = [group for group in order[::-1][:_NAMED] if group.after < group.before]
-    found = []
-    for name, before, after, _, n, p in (*gained, *lost):
-        text = (
-            f"{count(n.wrong_to_right)} became right, {count(n.right_to_wrong)} wrong"
-        )
-        if n.mcnemar_p is not None:
-            text += f"; {p_text(n.mcnemar_p)}, {p_value(p)} after correction"
-            text += f" for {len(groups)} groups"
-        found.append(f"{name}: {whole(before)} {ARROW} {whole(after)} of 100 ({text})")
-    return found
-
-
-def commonest(run: doc.RunFigures) -> tuple[str, float] | None:
-    """The most frequent class and its share: what always answering it would get right."""
-    counts: Counter[str] = Counter()
-    for group in run.groups:
-        counts.update({cell.target: cell.n for cell in group.classes})
-    if not counts.total():
-        return None
-    name, n = counts.most_common(1)[0]
-    return name, n / counts.total()
-
-
-def audit_title(document: doc.AuditDocument, task: str | None = None) -> str:
-    """The task, as it is called or by its classes and attributes, and the verdict."""
+def audit_title(document: AuditDocument, task: str | None = None) -> str:
+    """Return the task, by its name or its classes and attributes, and the verdict."""
     task = task or task_name(document.data.targets, document.data.sensitive)
-    return f"{task}: {in_short(document)}"
+    return f"{task}: {short_verdict(document)}"
 
 
-def in_short(document: doc.AuditDocument) -> str:
-    """The verdict in a few words."""
-    row = featured(document)
+def short_verdict(document: AuditDocument) -> str:
+    """Return the verdict in a few words."""
+    row = featured_method(document)
     if row is None:
-        gap = typical_gap(document.runs[0])
+        metrics = document.runs[0].metrics
+        gap = metrics.typical_gap
         if gap.low is None:
             return "no verdict on the gap"
-        at = f", at balanced accuracy {percent(shown(document.runs[0].metrics.balanced_accuracy))}"
-        found = f"a typical gap of {percent(gap.value)} points between groups"
-        return found + at if gap.low else "a gap between groups is not shown"
-    if row.narrows or row.helps or row.harms:
-        return f"{row.name} {next(filter(None, row.verdicts))}"
-    if row.gap.low is None:
-        return "no verdict on the gap"
-    return f"these {images(document.data.n)} cannot tell whether the gap narrows"
-
-
-def title_of_many(tasks: Sequence[NamedAudit], title: str) -> str:
-    """A title and the verdict over all tasks."""
-    best = next(iter(methods_on(tasks)), None)
-    if best is None:
-        tasks_with_gap = sum(
-            bool(typical_gap(document.runs[0]).low) for _, document in tasks
+        if not gap.low:
+            return "a gap between groups is not shown"
+        balanced = percent(shown_value(metrics.balanced_accuracy))
+        return (
+            f"a typical gap of {percent(gap.value)} points between groups, "
+            f"at balanced accuracy {balanced}"
         )
-        return f"{title}: a gap between groups is shown on {tasks_with_gap} of {len(tasks)} tasks"
+    if row.narrows or row.helps or row.harms:
+        return f"{row.name} {row.verdicts[0]}"
+    if row.gap_change.low is None:
+        return "no verdict on the gap"
+    n_images = image_count(document.data.n)
+    return f"these {n_images} cannot tell whether the gap narrows"
+
+
+def title_of_tasks(tasks: Sequence[NamedAudit], title: str) -> str:
+    """Return a title and the verdict over all tasks."""
+    methods = methods_on_tasks(tasks)
+    if not methods:
+        n_shown = 0
+        for _, document in tasks:
+            n_shown += bool(document.runs[0].metrics.typical_gap.low)
+        return (
+            f"{title}: a gap between groups is shown on {n_shown} of {len(tasks)} tasks"
+        )
+    best = methods[0]
     if best.tone == "good":
         return f"{title}: {best.name} {_narrows_on(best)}"
-    if best.shown:
-        return f"{title}: {best.name} {_narrows_on(best)}, {best.harms} harmed"
+    if best.n_shown:
+        return f"{title}: {best.name} {_narrows_on(best)}, {best.n_harmed} harmed"
     return f"{title}: no method is shown to narrow the gap without harm"
 
 
-def cards(tasks: Sequence[NamedAudit]) -> list[Card]:
-    """What is wrong, what helps, what to do; of several tasks the largest gap is wrong."""
+def audit_cards(tasks: Sequence[NamedAudit]) -> list[Card]:
+    """Return what is wrong (of several tasks the largest gap), what helps and what to do."""
     tasks = by_gap(tasks)
     if not tasks:
         return [NOTHING_MEASURED]
     if len(tasks) > 1:
-        return _cards_of_many(tasks)
+        return _cards_of_tasks(tasks)
     document = tasks[0][1]
-    row, wrong = featured(document), wrong_card(document)
+    wrong = wrong_card(document)
+    row = featured_method(document)
     if row is None:
-        text = "Compare methods on the same images (option --adapters)."
-        return [wrong, Card("What to do", text, "")]
-    text, sure = gap_sentences(row)
+        advice = "Compare methods on the same images (option --adapters)."
+        return [wrong, Card("What to do", advice)]
+    text, certainty = gap_sentences(row)
     heading = "What helps" if row.judgement.is_shown or row.helps else "What was tried"
-    helps = Card(heading, text, f"{sure} {beside_gap(row)}".strip(), row.tone)
-    return [wrong, helps, _advice(document, row)]
+    details = f"{certainty} {side_effects(row)}".strip()
+    return [wrong, Card(heading, text, details, row.tone), _advice_card(document, row)]
 
 
-def wrong_card(document: doc.AuditDocument, task: str = "") -> Card:
-    """Right answers of all and of the worst group, on a task that is named if there are several.
+def wrong_card(document: AuditDocument, task: str = "") -> Card:
+    """Return right answers of all images and of the worst group.
 
     It is called wrong, and is red, only if there is a difference to be read and that is shown.
+
+    Args:
+        document: the audit.
+        task: its name if there are several tasks.
     """
-    run, level = document.runs[0], f"{100 * document.settings.level:g}{SPACE}% CI "
-    (name, worst), gap = cells_of(run)[0], typical_gap(run)
-    if shown(run.metrics.accuracy) is None:
-        where = f" on {task}" * bool(task)
-        return Card(
-            "What is seen",
-            f"No figure is shown{where}: {run.metrics.accuracy.reason}.",
-            "",
+    run = document.runs[0]
+    accuracy = run.metrics.accuracy
+    gap = run.metrics.typical_gap
+    if shown_value(accuracy) is None:
+        where = f" on {task}" if task else ""
+        return Card("What is seen", f"No figure is shown{where}: {accuracy.reason}.")
+
+    details = f"Typical gap {figure_in_words(gap, '')}."
+    if shown_value(gap) is not None:
+        unit = f"{NO_BREAK_SPACE}points"
+        points = figure_in_words(gap, unit, label=f"{ci_label(document)} ")
+        balanced = percent(shown_value(run.metrics.balanced_accuracy))
+        details = (
+            f"Two groups of a class typically differ by {points}, "
+            f"at balanced accuracy {balanced}."
         )
-    rate = worst.correct / worst.n
-    more = f"Typical gap {in_words(gap, '')}."
-    if shown(gap) is not None:
-        differ = in_words(gap, f"{SPACE}points", label=level)
-        balanced = percent(shown(run.metrics.balanced_accuracy))
-        more = f"Two groups of a class typically differ by {differ}, "
-        more += f"at balanced accuracy {balanced}."
-        more += "" if gap.low else " A gap between groups is not shown."
-    all_of, worst_of = of_hundred(run.metrics.accuracy.value), of_hundred(rate)
-    is_worse = rate < (run.metrics.accuracy.value or 0.0)
-    if all_of == worst_of or not is_worse:
-        less = "hardly less" if is_worse else "no less"
+        if not gap.low:
+            details += " A gap between groups is not shown."
+
+    worst_name, worst = cells_of(run)[0]
+    worst_rate = worst.correct / worst.n
+    right = of_hundred(accuracy.value)
+    worst_right = of_hundred(worst_rate)
+    is_worse = worst_rate < (accuracy.value or 0.0)
+    # Rounded figures that are equal show no difference
+    if right == worst_right or not is_worse:
         start = f"{task}: right" if task else "Right"
-        return Card(
-            "What is seen",
-            f"{start} on {all_of} images, {less} often in any group.",
-            more,
-        )
+        less = "hardly less" if is_worse else "no less"
+        text = f"{start} on {right} images, {less} often in any group."
+        return Card("What is seen", text, details)
     start = f"Largest typical gap on {task}: right" if task else "Right"
-    text = f"{start} on {all_of} images, but on {worst_of} of {name}."
-    heading, tone = ("What is wrong", "bad") if gap.low else ("What is seen", "")
-    return Card(heading, text, more, tone)
+    text = f"{start} on {right} images, but on {worst_right} of {worst_name}."
+    if gap.low:
+        return Card("What is wrong", text, details, "bad")
+    return Card("What is seen", text, details)
 
 
-def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
-    judgement, losers = row.judgement, _losers(document, row)
+def _advice_card(document: AuditDocument, row: MethodRow) -> Card:
+    """Return what to do with the featured method, and the groups to check."""
+    judgement = row.judgement
+    losers = _losers_sentence(document, row)
     if row.narrows and row.harms:
         text = f"Look for another method before using {row.name}."
     elif judgement.is_shown:
-        made = document.provenance.get("mitigation")
-        is_saved = isinstance(made, dict) and made.get("chosen") == row.name
-        saved = ": load its file with the lines below" * is_saved
-        text = f"Use {row.name}{saved}. {CONFIRM}"
+        # The page has the lines that load a method which `mitigate` saved
+        mitigation = document.provenance.get("mitigation")
+        is_saved = isinstance(mitigation, dict) and mitigation.get("chosen") == row.name
+        load = ": load its file with the lines below" if is_saved else ""
+        text = f"Use {row.name}{load}. {CONFIRM}"
     elif row.harms:
         text = f"Do not use {row.name}: try other methods."
     elif judgement.looks_smaller:
@@ -240,80 +189,88 @@ def _advice(document: doc.AuditDocument, row: MethodRow) -> Card:
     elif row.helps:
         text = f"Consider {row.name} for the worst group. {CONFIRM}"
     else:
-        text, losers = "Try other methods, or more images.", ""
+        return Card("What to do", "Try other methods, or more images.")
     return Card("What to do", text, losers)
 
 
-def _losers(document: doc.AuditDocument, row: MethodRow) -> str:
-    """The groups that are shown to lose."""
-    lost = [g for g in changed_groups(document, row.comparison) if g.direction < 0]
-    if not lost:
+def _losers_sentence(document: AuditDocument, row: MethodRow) -> str:
+    """Return the groups that are shown to lose, empty if none is."""
+    groups = changed_groups(document, row.comparison)
+    losers = [group for group in groups if group.direction < 0]
+    if not losers:
         return ""
-    lost.sort(key=lambda group: group.after - group.before)
-    most, least = (whole(lost[i].before - lost[i].after) for i in (0, -1))
-    by = f"{least} to {most}" if least != most else most
-    average = (document.runs[0].metrics.accuracy.value or 0.0) + (
-        row.accuracy.value or 0.0
-    )
-    stay = " and stay above average" * all(group.after > average for group in lost)
-    they = "they lose" if len(lost) > 1 else "it loses"
-    return (
-        f"Check {list_names([group.name for group in lost])}: {they} {by} points{stay}."
-    )
+    losers.sort(key=lambda group: group.after - group.before)
+    most = rounded_percent(losers[0].before - losers[0].after)
+    least = rounded_percent(losers[-1].before - losers[-1].after)
+    points = most if least == most else f"{least} to {most}"
+    accuracy_change = row.comparison.adjusted.accuracy.value or 0.0
+    average = (row.before.accuracy.value or 0.0) + accuracy_change
+    is_above_average = all(group.after > average for group in losers)
+    stay = " and stay above average" if is_above_average else ""
+    they = "they lose" if len(losers) > 1 else "it loses"
+    names = list_names([group.name for group in losers])
+    return f"Check {names}: {they} {points} points{stay}."
 
 
-def _cards_of_many(tasks: Sequence[NamedAudit]) -> list[Card]:
+def _cards_of_tasks(tasks: Sequence[NamedAudit]) -> list[Card]:
+    """Return the cards of several tasks; those on methods are about the best one."""
     name, document = tasks[0]
     wrong = wrong_card(document, name)
-    methods = methods_on(tasks)
+    methods = methods_on_tasks(tasks)
     if not methods:
-        return [wrong, Card("What to do", "Try methods on the same images.", "")]
+        return [wrong, Card("What to do", "Try methods on the same images.")]
     best = methods[0]
-    known = [
-        (task, row) for (task, _), row in zip(tasks, best.rows, strict=True) if row
-    ]
-    ends = [
-        f"{task} {row.values} {interval(row.gap, True)}".rstrip()
-        + f" at {row.balanced_values}"
-        for task, row in known
-    ]
-    figures = f"Typical gap with {best.name}, the interval of its change in points, and balanced "
-    figures += "accuracy: "
-    figures += f"{'; '.join(ends[:_LISTED])}."
+    measured: list[tuple[str, MethodRow]] = []
+    for (task, _), row in zip(tasks, best.rows, strict=True):
+        if row is not None:
+            measured.append((task, row))
+    figures = []
+    for task, row in measured[:_MAX_TASKS_OF_CARD]:
+        gap = f"{row.gap_values} {interval(row.gap_change, signed=True)}".rstrip()
+        figures.append(f"{task} {gap} at {row.balanced_values}")
+    details = (
+        f"Typical gap with {best.name}, the interval of its change in points, and balanced "
+        f"accuracy: {'; '.join(figures)}."
+    )
     if best.tone == "good":
-        text = f"{best.name} {_narrows_on(best)}{_missing(best)}."
-        helps = Card("What helps", text, figures, "good")
-        return [wrong, helps, Card("What to do", f"Use {best.name}. {CONFIRM}", "")]
-    if best.shown:
-        helped = [task for task, row in known if row.judgement.is_shown]
-        harmed = [(task, row.judgement.costs) for task, row in known if row.harms]
-        losses = [
-            f"on {task} it costs {list_names(costs)}" for task, costs in harmed if costs
-        ]
-        losses += [
-            f"on {task} it widens the gap" for task, costs in harmed if not costs
-        ]
-        text = (
-            f"{best.name} narrows the gap on {list_names(helped)}; {'; '.join(losses)}"
-        )
+        text = f"{best.name} {_narrows_on(best)}{_not_run_on(best)}."
+        todo = f"Use {best.name}. {CONFIRM}"
+        helps = Card("What helps", text, details, "good")
+        return [wrong, helps, Card("What to do", todo)]
+    if best.n_shown:
+        helped = [task for task, row in measured if row.judgement.is_shown]
+        text = f"{best.name} narrows the gap on {list_names(helped)}; {_harms_on(measured)}"
         todo = f"Use {best.name} for {list_names(helped)} only. {CONFIRM}"
-        tried = Card("What was tried", f"{text}{_missing(best)}.", figures)
-        return [wrong, tried, Card("What to do", todo, "")]
+        tried = Card("What was tried", f"{text}{_not_run_on(best)}.", details)
+        return [wrong, tried, Card("What to do", todo)]
     text = "No method is shown to narrow the gap without harm."
-    text += f" {best.name} {best.verdict} tasks{_missing(best)}." * bool(best.narrows)
+    if best.n_narrowed:
+        text += f" {best.name} {best.verdict} tasks{_not_run_on(best)}."
     todo = "Label more images of the worst groups, or try other methods."
-    return [wrong, Card("What was tried", text, figures), Card("What to do", todo, "")]
+    tried = Card("What was tried", text, details)
+    return [wrong, tried, Card("What to do", todo)]
+
+
+def _harms_on(measured: Sequence[tuple[str, MethodRow]]) -> str:
+    """Return what a method costs on each task that it harms; tasks with a wider gap come last."""
+    costs = []
+    widened = []
+    for task, row in measured:
+        if row.judgement.costs:
+            costs.append(f"on {task} it costs {list_names(row.judgement.costs)}")
+        elif row.harms:
+            widened.append(f"on {task} it widens the gap")
+    return "; ".join(costs + widened)
 
 
 def _narrows_on(method: MethodOnTasks) -> str:
-    n = len(method.known)
-    on = f"narrows the gap on {method.shown} of {n} task{'s' * (n != 1)}"
-    return (
-        on
-        if method.shown == n or method.harms
-        else f"{on}, no harm is shown on the others"
-    )
+    n_tasks = len(method.measured)
+    plural = "" if n_tasks == 1 else "s"
+    text = f"narrows the gap on {method.n_shown} of {n_tasks} task{plural}"
+    if method.n_shown == n_tasks or method.n_harmed:
+        return text
+    return f"{text}, no harm is shown on the others"
 
 
-def _missing(method: MethodOnTasks) -> str:
+def _not_run_on(method: MethodOnTasks) -> str:
     return f"; not run on {list_names(method.not_run)}" if method.not_run else ""

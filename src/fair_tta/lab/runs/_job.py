@@ -21,7 +21,7 @@ from fair_tta.images._views import AugMix
 from fair_tta.lab.runs._store import RowKey
 from fair_tta.methods import ZeroShot
 from fair_tta.methods._base import Adapter
-from fair_tta.methods._registry import Packed
+from fair_tta.methods._user_files import PackedWithUserFiles
 from fair_tta.models import Backend, resolve
 from fair_tta.models._loading import find_device, load, move
 from fair_tta.prompts._templates import Templates
@@ -148,7 +148,7 @@ class Job:
             self.feature_identity, self.digests  # noqa: B018
         state = dict(self.__dict__)
         state.pop("backend", None)
-        state["adapters"] = Packed(self.adapters)
+        state["adapters"] = PackedWithUserFiles(self.adapters)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -22,13 +22,14 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class LogitBalance(FittedMethod):
-    """Takes from each image what its perceived group adds to the classes on reference images.
+    """Subtract the mean logit shift of the group that the model perceives.
 
-    Over unlabelled reference images, with w = p(s | image), q = p(y | image) and u the logits of
-    the classes minus their mean: ``m[s, y'] = sum w_s q_y' u / sum w_s q_y'``, ``b_s`` its mean
-    over y' and pi the mean of w. Then ``logits = u - sum_s p_s strength (b_s - keep_prior sum_t
-    pi_t b_t)``. The mean over perceived classes y' limits what base rates do; `keep_prior` keeps
-    the model's overall preference for a class. What several attributes take is added up.
+    The shift is estimated on unlabelled reference images. With w = p(s | image), q = p(y | image)
+    and u the logits of the classes minus their mean, ``m[s, y'] = sum w_s q_y' u / sum w_s q_y'``,
+    ``b_s`` is its mean over y' and pi the mean of w. Then ``logits = u - sum_s p_s strength (b_s -
+    keep_prior sum_t pi_t b_t)``. The mean over perceived classes y' limits the effect of base
+    rates; `keep_prior` keeps the model's overall preference for a class. The offsets of several
+    attributes are added.
 
     A method of this library, with relatives: UMFC (Liang et al., 2024) subtracts the mean logits of
     an image's cluster, DRC (Seol et al.) has soft groups and a strength, and TTLSA (Sun et al.,
@@ -38,9 +39,9 @@ class LogitBalance(FittedMethod):
     Differences from the reference implementation: none, this is it.
 
     Args:
-        strength: how much of it; 0 is the zero-shot answer.
-        keep_prior: how much of the overall preference for a class is kept, from 0 to 1.
-        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
+        strength: the share of the shift that is subtracted; 0 is the zero-shot answer.
+        keep_prior: the share of the overall preference for a class that is kept, in [0, 1].
+        reference: what `FairTPTClassifier.fit` learned; without it images are refused.
 
     Example:
         >>> LogitBalance(strength=1.0)
@@ -61,19 +62,20 @@ class LogitBalance(FittedMethod):
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
     ) -> Mapping[str, Tensor]:
-        """``means.ATTRIBUTE`` is b, ``[values, targets]``, and ``shares.ATTRIBUTE`` pi."""
+        """Return ``means.ATTRIBUTE``, b as ``[values, targets]``, and ``shares.ATTRIBUTE``, pi."""
         return mean_logits(group_logits(task, batch.features) for batch in batches)
 
     def _prepare(
-        self, task: Task, learnt: Mapping[str, Tensor]
+        self, task: Task, learned: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
-        """What is taken for each perceived value: ``{attribute: [values, targets]}``."""
-        settings = self.strength, self.keep_prior
+        """Return the offset of each perceived value, ``{attribute: [values, targets]}``."""
         return {
-            name: balancing_offsets(learnt, name, *settings) for name in task.sensitive
+            attribute: balancing_offsets(
+                learned, attribute, self.strength, self.keep_prior
+            )
+            for attribute in task.sensitive
         }
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        return Outcome(
-            softmax(subtract(group_logits(task, features[:, :1]), self._prepared(task)))
-        )
+        image_logits = group_logits(task, features[:, :1])
+        return Outcome(softmax(subtract(image_logits, self._prepared(task))))

@@ -1,7 +1,7 @@
-"""What our fitted methods share: logits by perceived attribute value, and offsets of them.
+"""Logits by perceived attribute value, and offsets of them.
 
-Shapes: class logits are ``[images, targets]``, attribute logits ``[images, values]`` and offsets,
-which are subtracted for each perceived value, ``[values, targets]``.
+Class logits are ``[images, targets]``, attribute logits ``[images, values]``, and offsets, which
+are subtracted for each perceived value, ``[values, targets]``.
 """
 
 from __future__ import annotations
@@ -15,53 +15,66 @@ from torch import Tensor
 from fair_tta._linalg import subtract_mean
 from fair_tta.prompts._task import Task
 
+# Class logits of some images, and their attribute logits by attribute.
 GroupLogits = tuple[Tensor, dict[str, Tensor]]
-"""Class logits, and attribute logits by attribute, of some images."""
 
 
 def group_logits(task: Task, features: Tensor) -> GroupLogits:
-    """The logits of images from their features, ``[..., dim]``."""
-    values = {name: z.to(features) for name, z in task.sensitive_features.items()}
-    target = task.logits(features, task.target_features.to(features))
-    return target, {name: task.logits(features, z) for name, z in values.items()}
+    """Return the logits of images from their features, ``[..., dim]``."""
+    class_logits = task.logits(features, task.target_features.to(features))
+    attribute_logits = {
+        attribute: task.logits(features, value_features.to(features))
+        for attribute, value_features in task.sensitive_features.items()
+    }
+    return class_logits, attribute_logits
 
 
 def mean_logits(batches: Iterable[GroupLogits]) -> dict[str, Tensor]:
-    """``means.ATTRIBUTE``, the mean of the centred class logits of images of each perceived value,
-    every perceived class counting the same; ``shares.ATTRIBUTE``, the shares of the values."""
-    weights: dict[str, Any] = {}  # sums of w q
-    logits: dict[str, Any] = {}  # sums of w q u
-    for target, attributes in batches:
-        u = subtract_mean(target, -1)
+    """Return the mean class logits of images of each perceived value, and the values' shares.
+
+    ``means.ATTRIBUTE`` is ``[values, targets]``, of centred class logits, with every perceived
+    class counting the same; ``shares.ATTRIBUTE`` is ``[values]``.
+    """
+    # Sums over all images, in the notation of `LogitBalance`: of w q, [values, targets], and of
+    # w q u, [values, perceived classes, targets].
+    weight_sums: dict[str, Any] = {}
+    logit_sums: dict[str, Any] = {}
+    for class_logits, attribute_logits in batches:
+        u = subtract_mean(class_logits, -1)
         q = u.softmax(-1)
-        for name, values in attributes.items():
-            w = values.softmax(-1)
-            weights[name] = weights.get(name, 0) + torch.einsum("ns,ny->sy", w, q)
-            logits[name] = logits.get(name, 0) + torch.einsum("ns,ny,nc->syc", w, q, u)
-    learnt, tiny = {}, torch.finfo(torch.float64).tiny
-    for name, total in weights.items():
-        learnt[f"means.{name}"] = (
-            logits[name] / total[..., None].clamp(min=tiny)
-        ).mean(1)
-        learnt[f"shares.{name}"] = total.sum(1) / total.sum()
-    return learnt
+        for attribute, logits in attribute_logits.items():
+            w = logits.softmax(-1)
+            weights = torch.einsum("ns,ny->sy", w, q)
+            weighted_logits = torch.einsum("ns,ny,nc->syc", w, q, u)
+            weight_sums[attribute] = weight_sums.get(attribute, 0) + weights
+            logit_sums[attribute] = logit_sums.get(attribute, 0) + weighted_logits
+    learned = {}
+    # No image of a value with a class: the mean is 0 / tiny instead of 0 / 0.
+    tiny = torch.finfo(torch.float64).tiny
+    for attribute, weights in weight_sums.items():
+        means = logit_sums[attribute] / weights[..., None].clamp(min=tiny)
+        learned[f"means.{attribute}"] = means.mean(1)
+        learned[f"shares.{attribute}"] = weights.sum(1) / weights.sum()
+    return learned
 
 
 def balancing_offsets(
-    learnt: Mapping[str, Tensor],
-    name: str,
+    learned: Mapping[str, Tensor],
+    attribute: str,
     strength: float = 1.5,
     keep_prior: float = 1.0,
 ) -> Tensor:
-    """Those of `LogitBalance` for an attribute, from `mean_logits`."""
-    means, shares = learnt[f"means.{name}"], learnt[f"shares.{name}"]
-    offsets: Tensor = strength * (means - keep_prior * shares @ means)
+    """Return the offsets of `LogitBalance` for an attribute, from `mean_logits`."""
+    means = learned[f"means.{attribute}"]
+    overall_preference = learned[f"shares.{attribute}"] @ means
+    offsets: Tensor = strength * (means - keep_prior * overall_preference)
     return offsets
 
 
 def subtract(logits: GroupLogits, offsets: Mapping[str, Tensor]) -> Tensor:
-    """Class logits minus the offsets of the perceived values."""
-    target, values = logits
-    for name, taken in offsets.items():
-        target = target - values[name].softmax(-1) @ taken
-    return target
+    """Return class logits minus the offsets of the perceived values."""
+    class_logits, attribute_logits = logits
+    for attribute, value_offsets in offsets.items():
+        perceived = attribute_logits[attribute].softmax(-1)
+        class_logits = class_logits - perceived @ value_offsets
+    return class_logits

@@ -13,10 +13,10 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
-    original_texts,
+    original_text_features,
     probabilities,
 )
 from fair_tta.prompts._task import Task
@@ -58,10 +58,12 @@ class PartialProjection(UsesTexts):
             task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        prepared = task.remember(self, lambda: _prepared(task, original_texts(task)))
+        prepared = task.remember(
+            self, lambda: _prepared(task, original_text_features(task))
+        )
         return _answer(task, features, *prepared)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         return _answer(task, features, *_prepared(task, texts))
 
 
@@ -87,7 +89,7 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
     return balanced, is_rounding(rest, e, floor).to(e.device)
 
 
-def _prepared(task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
+def _prepared(task: Task, texts: TextFeatures) -> tuple[Tensor, Tensor, Tensor]:
     """The directions, the target features, balanced, and which of those are in their span."""
     differences = []
     for attribute in task.sensitive:

@@ -23,7 +23,7 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
     probabilities,
@@ -82,7 +82,7 @@ class RoboShot(UsesTexts):
             if pairs:
                 task.sentence_prompts([sentence for pair in pairs for sentence in pair])
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         if self.reject is None:
             rejected = torch.cat(
                 [pair_differences(z) for z in texts.sensitive.values()], -2
@@ -101,7 +101,9 @@ class RoboShot(UsesTexts):
         found = probabilities(task, steered.to(features), texts.target)
         return fall_back_to_zero_shot(task, features, found, lost)
 
-    def _alike_classes(self, task: Task, texts: Texts, rejected: Tensor) -> Tensor:
+    def _alike_classes(
+        self, task: Task, texts: TextFeatures, rejected: Tensor
+    ) -> Tensor:
         """Return which classes differ from another by rejected directions alone.
 
         Their scores of a projected image are equal but for rounding, which would decide the label.

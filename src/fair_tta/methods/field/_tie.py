@@ -14,7 +14,7 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
     probabilities,
@@ -176,7 +176,7 @@ class EpisodicTIE(UsesTexts):
 
     needs = Needs(sensitive=True)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         image = features[:, :1]
         perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
         rest = project_out(image, torch.cat(perceived, 1))

@@ -21,10 +21,10 @@ from fair_tta.methods._base import (
     IMAGE_LOST,
     Needs,
     Outcome,
-    Texts,
+    TextFeatures,
     UsesTexts,
     fall_back_to_zero_shot,
-    original_texts,
+    original_text_features,
     probabilities,
 )
 from fair_tta.prompts._task import Task
@@ -32,18 +32,18 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class OrthCali(UsesTexts):
-    """Orthogonal projection and calibration of the target prompts' features.
+    """Project sensitive directions out of the target prompts' features, after calibrating them.
 
     ``P* = argmin_P |P - P0|^2 + lam/|D| sum_(i,j) |P z_i - P z_j|^2``, where P0 projects onto the
     complement of the sensitive prompts' features and D holds the pairs of joint prompts with the
     same target and different sensitive values. Closed form: ``P* = P0 (I + lam M)^-1`` with
     ``M = 1/|D| sum (z_i - z_j)(z_i - z_j)'``. Target features become ``P* q``, normalised again;
-    image features stay as they are. No image is used, so P* is computed once.
+    image features are unchanged. No image is used, so P* is computed once.
 
     Chuang et al., *Debiasing Vision-Language Models via Biased Prompts*, 2023.
     ``OrthCali(lam=0, renormalise=False)`` is PRISM-mini (arXiv 2507.08979): images lose their part
-    in the span of the sensitive prompts, and nothing is normalised again. A class that leans
-    to the attribute then has lower scores on the whole.
+    in the span of the sensitive prompts, and nothing is normalised again, so a class that leans
+    towards the attribute has lower scores for all images.
 
     Differences from the reference implementation: the sensitive prompts and the pairs come from
     the user's names, as in the fairness paper, instead of hand-written lists; dependent
@@ -68,62 +68,75 @@ class OrthCali(UsesTexts):
         )
 
     def _check_task(self, task: Task) -> None:
-        for attribute in task.sensitive if self.lam > 0 else ():
-            task.joint_prompts(attribute)
+        if self.lam > 0:
+            for attribute in task.sensitive:
+                task.joint_prompts(attribute)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         projected = task.remember(
-            self, lambda: self._project(task, original_texts(task))
+            self, lambda: self._project(task, original_text_features(task))
         )
-        return _answer(task, features, *projected)
+        return _project_and_compare(task, features, *projected)
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
-        return _answer(task, features, *self._project(task, texts))
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
+        return _project_and_compare(task, features, *self._project(task, texts))
 
-    def _project(self, task: Task, texts: Texts) -> tuple[Tensor, Tensor, Tensor]:
-        """Return projected classes, of which only rounding is left, and what is projected out.
+    def _project(
+        self, task: Task, texts: TextFeatures
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return projected target features, which of them are lost, and the projected-out basis.
 
-        The last is an orthonormal basis, ``[(images,) values, dim]``.
+        Lost are targets of which only rounding is left, ``[(images,) targets]``. The basis is
+        orthonormal, ``[(images,) directions, dim]``.
         """
         q = to_cpu_float64(texts.target)
         if self.lam > 0:
-            by_target = (
-                to_cpu_float64(texts.joint(attribute)).unflatten(
-                    -2, (len(task.targets), -1)
-                )
-                for attribute in task.sensitive
+            differences = torch.cat(
+                [self._pair_differences(task, texts, a) for a in task.sensitive], -2
             )
-            differences = [pair_differences(z).flatten(-3, -2) for z in by_target]
-            q = calibrate(q, torch.cat(differences, -2), self.lam)
-        basis = orthonormal_basis(torch.cat([*texts.sensitive.values()], -2))
+            q = calibrate(q, differences, self.lam)
+        sensitive = torch.cat(list(texts.sensitive.values()), -2)
+        basis = orthonormal_basis(sensitive)
         projected = q - q @ basis.mT @ basis
-        lost = is_rounding(projected, texts.target, task.text_floor)
-        found = unit_features(projected) if self.renormalise else projected
+        is_lost = is_rounding(projected, texts.target, task.text_floor)
+        if self.renormalise:
+            projected = unit_features(projected)
         like = texts.target
-        return found.to(like), lost.to(like.device), basis.to(like)
+        return projected.to(like), is_lost.to(like.device), basis.to(like)
+
+    @staticmethod
+    def _pair_differences(task: Task, texts: TextFeatures, attribute: str) -> Tensor:
+        """Return ``z_i - z_j`` for the pairs of an attribute, ``[(images,) pairs, dim]``."""
+        joint = to_cpu_float64(texts.joint(attribute))
+        by_target = joint.unflatten(-2, (len(task.targets), -1))
+        return pair_differences(by_target).flatten(-3, -2)
 
 
-def _answer(
-    task: Task, features: Tensor, texts: Tensor, lost: Tensor, basis: Tensor
+def _project_and_compare(
+    task: Task, features: Tensor, texts: Tensor, is_class_lost: Tensor, basis: Tensor
 ) -> Outcome:
+    """Return probabilities from projected texts, and zero-shot's where only rounding is left."""
     image = features[:, :1]
-    # scores are those of the image's rest, as P0 is symmetric: of an image in the span all are 0
-    # but for rounding; in the precision of the features, of which it is a small part
-    rest = image - image @ basis.mT @ basis
-    lost_image = is_rounding(rest, image, task.image_floor)
-    found = probabilities(task, features, texts)
+    # P0 is symmetric, so scores are those of the projected image: of an image within the span of
+    # the basis nothing but rounding is left, and all its scores are noise.
+    projected_image = image - image @ basis.mT @ basis
+    is_image_lost = is_rounding(projected_image, image, task.image_floor)
     return fall_back_to_zero_shot(
-        task, features, found, {CLASS_LOST: lost, IMAGE_LOST: lost_image}
+        task,
+        features,
+        probabilities(task, features, texts),
+        {CLASS_LOST: is_class_lost, IMAGE_LOST: is_image_lost},
     )
 
 
 def calibrate(q: Tensor, differences: Tensor, lam: float) -> Tensor:
-    """``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
+    """Return ``(I + lam M)^-1 q`` for each row q, with ``M`` the mean of ``d d'`` over the rows d.
 
     By the Woodbury identity only a system as large as the number of pairs is solved.
     """
-    s = differences / math.sqrt(differences.shape[-2])
-    itself = s.new_ones(s.shape[-2]).diag()
-    amounts = lam * torch.linalg.solve(itself + lam * (s @ s.mT), s @ q.mT)
-    calibrated: Tensor = q - amounts.mT @ s
+    n_pairs = differences.shape[-2]
+    s = differences / math.sqrt(n_pairs)  # M = s' s
+    identity = s.new_ones(n_pairs).diag()
+    coefficients = lam * torch.linalg.solve(identity + lam * (s @ s.mT), s @ q.mT)
+    calibrated: Tensor = q - coefficients.mT @ s
     return calibrated

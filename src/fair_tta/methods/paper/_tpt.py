@@ -1,4 +1,4 @@
-"""TPT: make the target's answer certain."""
+"""TPT: test-time prompt tuning towards a certain answer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class TPT(PromptTuning):
 
     Differences from the reference implementation: the context is every token of the template
     outside the slots, not the words before the class name; the loss is divided by ``log |Y|``,
-    which AdamW's first step does not notice; full precision instead of a gradient scaler that all
+    which does not change AdamW's first step; full precision instead of a gradient scaler that all
     images share; view features are computed once, not at every step.
 
     Args:
-        rate: how far to step.
+        rate: the length of a step.
         rho: the fraction of views to keep.
-        steps: how often to step.
+        steps: the number of steps.
 
     Example:
         >>> from fair_tta import ELRA

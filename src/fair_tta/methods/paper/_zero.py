@@ -15,12 +15,13 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class Zero(Adapter):
-    """The majority vote of the most confident views, each at zero temperature.
+    """Majority vote of the most confident views, each at zero temperature.
 
     ``argmax_y sum_i [y = argmax_y' p(y' | view i)]`` over the ``max(1, floor(rho N))`` views with
-    the lowest target entropy. `Prediction.probabilities` are the shares of the votes; where classes
-    have as many, those that lose the tie have the next smaller number, so that the answer is the
-    most probable class here too. Nothing is tuned, so the sensitive probabilities stay as they are.
+    the lowest target entropy. `Prediction.probabilities` are the shares of the votes. Of classes
+    with equally many votes, those that lose the tie get the next smaller float, so the answer is
+    the most probable class here too. Nothing is tuned, so the sensitive probabilities are
+    zero-shot's.
 
     Farina et al., *Frustratingly Easy Test-Time Adaptation of Vision-Language Models*, 2024.
 
@@ -46,13 +47,21 @@ class Zero(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         log_p = task.log_probabilities(features, task.target_features)
         kept = most_confident(log_p, self.rho)
-        p = log_p.take_along_dim(kept.unsqueeze(-1), 1).exp()
-        votes = one_hot(p.argmax(-1), p.shape[-1]).sum(1)
-        tied = votes == votes.amax(-1, keepdim=True)
-        winner = p.sum(1).masked_fill(~tied, -1).argmax(-1)
-        loses = tied & (one_hot(winner, p.shape[-1]) == 0)
-        shares = votes / p.new_tensor(p.shape[1])
+        p = log_p.take_along_dim(
+            kept.unsqueeze(-1), 1
+        ).exp()  # [images, views, targets]
+        n_views = p.shape[1]
+        n_targets = p.shape[2]
+        votes = one_hot(p.argmax(-1), n_targets).sum(1)
+
+        # Of the classes with most votes the one with the largest sum of probabilities wins.
+        has_most = votes == votes.amax(-1, keepdim=True)
+        winner = p.sum(1).masked_fill(~has_most, -1).argmax(-1)
+        loses_tie = has_most & (one_hot(winner, n_targets) == 0)
+
+        shares = votes / p.new_tensor(n_views)
+        just_below = shares.nextafter(torch.zeros_like(shares))
         return Outcome(
-            torch.where(loses, shares.nextafter(torch.zeros_like(shares)), shares),
+            torch.where(loses_tie, just_below, shares),
             views_kept=count_kept(features.shape[1], self.rho),
         )

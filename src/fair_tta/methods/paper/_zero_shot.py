@@ -1,4 +1,4 @@
-"""The model's own answer."""
+"""ZeroShot: the model's own answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fair_tta.methods._base import Outcome, Texts, UsesTexts, probabilities
+from fair_tta.methods._base import Outcome, TextFeatures, UsesTexts, probabilities
 from fair_tta.prompts._task import Task
 
 
 @dataclass(frozen=True)
 class ZeroShot(UsesTexts):
-    r"""The model's own zero-shot answer: the baseline that every method is compared with.
+    r"""Return the model's own zero-shot answer, the baseline of every comparison.
 
     ``p(y | x) = softmax_y(tau * cos(v, l_y))``, with v the image feature, l_y the feature of the
     prompt of class y and tau the model's own inverse temperature. A bias that all classes share,
@@ -28,7 +28,7 @@ class ZeroShot(UsesTexts):
         ZeroShot()
     """
 
-    def adapt_texts(self, task: Task, features: Tensor, texts: Texts) -> Outcome:
+    def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         return Outcome(
             probabilities(task, features, texts.target),
             {a: probabilities(task, features, t) for a, t in texts.sensitive.items()},

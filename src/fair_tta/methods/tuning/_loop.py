@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from fair_tta._linalg import has_float64
-from fair_tta.methods._base import FindsTexts, Needs, Outcome, Texts, probabilities
+from fair_tta.methods._base import (
+    FindsTexts,
+    Needs,
+    Outcome,
+    TextFeatures,
+    probabilities,
+)
 from fair_tta.methods.tuning._directions import (
     Aggregator,
     WeightedSum,
@@ -243,7 +249,7 @@ class PromptTuning(FindsTexts):
     def _check_task(self, task: Task) -> None:
         objective_of(self._recipe()[0], task)
 
-    def find_texts(self, task: Task, features: Tensor) -> tuple[Texts, Outcome]:
+    def find_texts(self, task: Task, features: Tensor) -> tuple[TextFeatures, Outcome]:
         loss, aggregator = self._recipe()
         views = confident_views(task, features, self.rho)
         tuned = tune(
@@ -258,7 +264,9 @@ class PromptTuning(FindsTexts):
         return texts, replace(outcome, views_kept=views.shape[1])
 
 
-def tuned_answer(task: Task, features: Tensor, tuned: Descent) -> tuple[Texts, Outcome]:
+def tuned_answer(
+    task: Task, features: Tensor, tuned: Descent
+) -> tuple[TextFeatures, Outcome]:
     """Features of prompts under tuned contexts, and the answer for view 0 with them."""
     target, sensitive = _features(task, tuned, features)
     outcome = Outcome(
@@ -268,7 +276,7 @@ def tuned_answer(task: Task, features: Tensor, tuned: Descent) -> tuple[Texts, O
         relative_step=tuned.relative_step,
         flags=tuned.flags,
     )
-    return Texts(
+    return TextFeatures(
         target, sensitive, lambda attribute: _joint(task, tuned, attribute)
     ), outcome
 

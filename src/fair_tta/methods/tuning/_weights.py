@@ -24,12 +24,12 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True, eq=False)
 class ImageTower:
-    """A vision tower, some of whose weights are given at each call.
+    """A copy of a vision tower, called with other numbers for some of its weights.
 
     Attributes:
-        module: pixels to features; its modules are nobody else's.
-        names: of the parameters that are given.
-        start: ``[numbers]``, what the model has for them, in float32 (float64 stays).
+        module: pixels to features; no other object uses its modules.
+        names: of the weights that are replaced.
+        start: ``[numbers]``, the model's own numbers of these weights, in float32 (float64 stays).
         backend: for device and dtype.
     """
 
@@ -39,64 +39,69 @@ class ImageTower:
     backend: Backend
 
     @classmethod
-    def of(cls, task: Task, every: bool) -> ImageTower:
-        """The vision tower of a task's model: all weights are given, or those of norm layers."""
-        names, module = tuned_weight_names(task, every), _tower(task.backend)
+    def from_task(cls, task: Task, every_weight: bool) -> ImageTower:
+        """Return a task's vision tower, to tune all its weights or those of norm layers."""
+        names = tuned_weight_names(task, every_weight)
+        module = _vision_module(task.backend)
         parameters = dict(module.named_parameters())
         flat = torch.cat([parameters[name].detach().flatten() for name in names])
         start = flat if flat.dtype == torch.float64 else flat.float()
         return cls(module, names, start, task.backend)
 
     def encode(self, weights: Tensor, pixels: Tensor) -> Tensor:
-        """Unit features ``[n, dim]`` of pixels ``[n, 3, height, width]``, a few at a time."""
+        """Return unit features ``[n, dim]`` of pixels ``[n, 3, height, width]``."""
         with torch.no_grad():
-            return torch.cat([self._encode(weights, part) for part in _parts(pixels)])
+            batches = _batches(pixels)
+            return torch.cat([self._encode(weights, batch) for batch in batches])
 
     def gradient(
         self, weights: Tensor, pixels: Tensor, loss: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """The gradient of a loss of features: first with respect to these, then through the tower.
+        """Return the gradient of a loss of features with respect to the weights.
 
-        Only the graph of a few images is held at a time.
+        The loss goes back to the features at once, and from there through the tower a few images
+        at a time, so that only their graph is in memory.
 
         Args:
             weights: ``[numbers]``
             pixels: ``[n, 3, height, width]``
-            loss: ``[n, dim]`` unit features to a number.
+            loss: function of ``[n, dim]`` unit features that returns a number.
         """
         features = self.encode(weights, pixels)
         with torch.enable_grad():
             features.requires_grad_()
-            (cotangent,) = torch.autograd.grad(loss(features), features)
-        total = torch.zeros_like(weights)
-        parts = _parts(pixels)
-        for part, back in zip(parts, cotangent.split(len(parts[0])), strict=True):
+            (feature_gradient,) = torch.autograd.grad(loss(features), features)
+        gradient = torch.zeros_like(weights)
+        batches = _batches(pixels)
+        feature_gradients = feature_gradient.split(len(batches[0]))
+        for batch, cotangent in zip(batches, feature_gradients, strict=True):
             with torch.enable_grad():
                 leaf = weights.detach().requires_grad_()
-                encoded = self._encode(leaf, part)
-            total += torch.autograd.grad(encoded, leaf, back)[0]
-        return total
+                encoded = self._encode(leaf, batch)
+            gradient += torch.autograd.grad(encoded, leaf, cotangent)[0]
+        return gradient
 
     def _encode(self, weights: Tensor, pixels: Tensor) -> Tensor:
-        own = dict(self.module.named_parameters())
-        sizes = [own[name].numel() for name in self.names]
-        given = {
-            name: part.view_as(own[name]).to(own[name].dtype)
-            for name, part in zip(self.names, weights.split(sizes), strict=True)
-        }
+        parameters = dict(self.module.named_parameters())
+        sizes = [parameters[name].numel() for name in self.names]
+        replaced = {}
+        for name, numbers in zip(self.names, weights.split(sizes), strict=True):
+            like = parameters[name]
+            replaced[name] = numbers.view_as(like).to(like.dtype)
         pixels = pixels.to(self.backend.device, self.backend.dtype)
-        return unit_features(functional_call(self.module, given, (pixels,)))
+        return unit_features(functional_call(self.module, replaced, (pixels,)))
 
 
-def _parts(pixels: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = pixels.split(views_per_pass(pixels.shape[-2:]))
-    return parts
+def _batches(pixels: Tensor) -> tuple[Tensor, ...]:
+    """Split pixels into as many images as the tower takes at once."""
+    batches: tuple[Tensor, ...] = pixels.split(views_per_pass(pixels.shape[-2:]))
+    return batches
 
 
 def check_pixels(method: str, backend: Backend) -> None:
-    """Raise `TowerError` if a model takes something else than pixels."""
+    """Raise `TowerError` if a model takes anything but pixels."""
     try:
-        _take_pixels(backend)
+        _probe_pixels(backend)
     except TowerError as error:
         raise TowerError(
             f"{method} changes pixels after preprocessing, which {backend.name} does not allow: "
@@ -104,11 +109,10 @@ def check_pixels(method: str, backend: Backend) -> None:
         ) from error
 
 
-def _take_pixels(backend: Any) -> Tensor:
-    """Pixels of a test image; `TowerError` if the model takes something else."""
-    if not callable(getattr(backend, "preprocess", None)) or not hasattr(
-        backend, "encode_pixels"
-    ):
+def _probe_pixels(backend: Any) -> Tensor:
+    """Return pixels of a test image; raise `TowerError` if the model takes anything else."""
+    has_preprocess = callable(getattr(backend, "preprocess", None))
+    if not has_preprocess or not hasattr(backend, "encode_pixels"):
         raise TowerError(
             "it has no methods `preprocess` and `encode_pixels`", argument="preprocess"
         )
@@ -118,63 +122,70 @@ def _take_pixels(backend: Any) -> Tensor:
     return pixels
 
 
-def _tower(backend: Any) -> nn.Module:
+def _vision_module(backend: Any) -> nn.Module:
     if getattr(backend, "image_tower", None) is None:
         raise TowerError(
-            "there is no method `image_tower` that gives it", argument="image_tower"
+            "there is no method `image_tower` that returns it", argument="image_tower"
         )
-    tower: nn.Module = backend.image_tower()
-    return tower
+    module: nn.Module = backend.image_tower()
+    return module
 
 
-def tuned_weight_names(task: Task, every: bool) -> tuple[str, ...]:
-    """The parameters that features of images depend on, all or those of norm layers."""
-    return task.remember(("tuned weights", every), lambda: _find(task.backend, every))
+def tuned_weight_names(task: Task, every_weight: bool) -> tuple[str, ...]:
+    """Return the weights that image features depend on: all of them, or those of norm layers."""
+
+    def find() -> tuple[str, ...]:
+        return _find_weight_names(task.backend, every_weight)
+
+    return task.remember(("tuned weights", every_weight), find)
 
 
-def _find(backend: Any, every: bool) -> tuple[str, ...]:
-    tower = _tower(backend)
-    with takes_images(
-        backend
-    ):  # the model's own way first: its errors explain what is wrong
-        pixels = _take_pixels(backend)
-        own = unit_features(backend.encode_pixels(pixels))
-    owners = {
-        name for name, module in tower.named_modules() if every or is_norm_layer(module)
-    }
-    candidates = {
-        name: weight.detach().requires_grad_()
-        for name, weight in tower.named_parameters()
-        if weight.is_floating_point() and name.rpartition(".")[0] in owners
-    }
+def _find_weight_names(backend: Any, every_weight: bool) -> tuple[str, ...]:
+    tower = _vision_module(backend)
+    # The model's own way comes first, because its errors explain what is wrong.
+    with takes_images(backend):
+        pixels = _probe_pixels(backend)
+        expected = unit_features(backend.encode_pixels(pixels))
+
+    # Candidates are all floating-point weights, or those of norm layers.
+    layers = set()
+    for name, module in tower.named_modules():
+        if every_weight or is_norm_layer(module):
+            layers.add(name)
+    candidates = {}
+    for name, weight in tower.named_parameters():
+        layer = name.rpartition(".")[0]
+        if weight.is_floating_point() and layer in layers:
+            candidates[name] = weight.detach().requires_grad_()
+
+    # Of these the weights count whose gradient exists.
     with torch.enable_grad():
-        features = functional_call(
-            tower, candidates, (pixels.to(backend.device, backend.dtype),)
-        )
+        pixels = pixels.to(backend.device, backend.dtype)
+        features = functional_call(tower, candidates, (pixels,))
         total = features.sum()
-    if not features_agree(unit_features(features.detach()), own):
+    if not features_agree(unit_features(features.detach()), expected):
         raise TowerError(
             "its features are not those of `encode_pixels`", argument="encode_pixels"
         )
-    leaves = [*candidates.values()] if features.requires_grad else []
-    gradients = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
-    names = tuple(
-        n for n, g in zip(candidates, gradients, strict=False) if g is not None
-    )
+    names: list[str] = []
+    if candidates and features.requires_grad:
+        leaves = list(candidates.values())
+        gradients = torch.autograd.grad(total, leaves, allow_unused=True)
+        for name, gradient in zip(candidates, gradients, strict=True):
+            if gradient is not None:
+                names.append(name)
     if not names:
-        kind = "weights" if every else "weights of norm layers"
-        raise TowerError(f"its features depend on no {kind}")
-    return names
+        wanted = "weights" if every_weight else "weights of norm layers"
+        raise TowerError(f"its features depend on no {wanted}")
+    return tuple(names)
 
 
 def is_norm_layer(module: nn.Module) -> bool:
-    """Whether this is a layer of normalisation, with a gain of its own."""
-    weight = module._parameters.get("weight")
-    return (
-        "norm" in type(module).__name__.lower()
-        and weight is not None
-        and weight.ndim == 1
-    )
+    """Return whether this is a layer of normalisation with a gain of its own."""
+    gain = module._parameters.get("weight")
+    has_gain = gain is not None and gain.ndim == 1
+    # By its name, because model libraries define norm layers of their own, such as RMSNorm.
+    return has_gain and "norm" in type(module).__name__.lower()
 
 
 NO_VIEW_PASSED = "no view is certain enough to learn from: this is the zero-shot answer"
@@ -195,20 +206,24 @@ class WeightTuning(PixelAdapter):
 
     @property
     def _tunes_every_weight(self) -> bool:
-        """Whether all weights of the tower are tuned, not those of norm layers alone."""
+        """True if all weights of the tower are tuned, not only those of norm layers."""
         return False
 
     @abstractmethod
     def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
-        """The gradient at these weights, None without a view to learn from, and how many were kept.
+        """Return the gradient of the loss, and how many views it was computed from.
 
         Args:
             task: the text side.
             tower: the vision tower.
             pixels: ``[views, 3, height, width]``, view 0 being the image.
-            weights: ``[numbers]``
+            weights: ``[numbers]``, where the gradient is computed.
+
+        Returns:
+            The gradient, ``[numbers]``, or None if no view is certain enough to learn from; and
+            the number of views.
         """
 
     def _check_task(self, task: Task) -> None:
@@ -223,66 +238,85 @@ class WeightTuning(PixelAdapter):
     def adapt_pixels(
         self, task: Task, vision: Vision, images: Sequence[Image]
     ) -> Outcome:
-        tower = ImageTower.of(task, self._tunes_every_weight)
-        place = task.backend.device, task.backend.dtype
-        each = [
-            self._fit(task, tower, vision.pixels(image).to(*place), zero_shot)
-            for image, zero_shot in zip(
-                images, vision.features(images, False), strict=True
+        tower = ImageTower.from_task(task, self._tunes_every_weight)
+        zero_shot = vision.features(images, False)
+        features = []
+        descents = []
+        views_kept = []
+        for image, zero_shot_features in zip(images, zero_shot, strict=True):
+            pixels = vision.pixels(image).to(task.backend.device, task.backend.dtype)
+            tuned_features, descent, n_views = self._tune(
+                task, tower, pixels, zero_shot_features
             )
-        ]
-        of_images, descents, kept = zip(*each, strict=True)
-        features = torch.stack(of_images)
+            features.append(tuned_features)
+            descents.append(descent)
+            views_kept.append(n_views)
+        answered = torch.stack(features)
+        rates = [descent.learning_rate.to(tower.start) for descent in descents]
         return Outcome(
-            probabilities(task, features, task.target_features),
+            probabilities(task, answered, task.target_features),
             {
-                a: probabilities(task, features, z)
-                for a, z in task.sensitive_features.items()
+                attribute: probabilities(task, answered, texts)
+                for attribute, texts in task.sensitive_features.items()
             },
-            learning_rate=torch.cat(
-                [one.learning_rate.to(tower.start) for one in descents]
-            ),
-            relative_step=torch.cat([one.relative_step for one in descents]),
-            views_kept=torch.tensor(kept, device="cpu"),
-            flags=_together([one.flags for one in descents]),
+            learning_rate=torch.cat(rates),
+            relative_step=torch.cat([descent.relative_step for descent in descents]),
+            views_kept=torch.tensor(views_kept, device="cpu"),
+            flags=_join_flags([descent.flags for descent in descents]),
         )
 
-    def _fit(
+    def _tune(
         self, task: Task, tower: ImageTower, pixels: Tensor, zero_shot: Tensor
     ) -> tuple[Tensor, Descent, int]:
-        """Of one image its features ``[1, dim]``, the steps, and how many views were chosen."""
-        start = tower.start[None, None]  # as of one image with one vector
-        counts: list[int] = []
+        """Tune the weights to one image.
+
+        Args:
+            task: the text side.
+            tower: the vision tower.
+            pixels: ``[views, 3, height, width]``, view 0 being the image.
+            zero_shot: ``[1, dim]``, features of the image with the model's own weights.
+
+        Returns:
+            Features of the image with the tuned weights, ``[1, dim]``; the steps; and the number of
+            views that the first step learned from.
+        """
+        # `descend` works on contexts: the weights are one image's context of one vector.
+        start = tower.start[None, None]
+        view_counts: list[int] = []
 
         def gradients(weights: Tensor) -> tuple[Tensor, Tensor] | None:
-            gradient, count = self._gradient(task, tower, pixels, weights.flatten())
-            counts.append(count)
-            return None if gradient is None else (gradient.view_as(start),) * 2
+            gradient, n_views = self._gradient(task, tower, pixels, weights.flatten())
+            view_counts.append(n_views)
+            if gradient is None:
+                return None
+            # The objective has one term, so its gradient is the target's too.
+            return gradient.view_as(start), gradient.view_as(start)
 
-        def at(points: Tensor) -> Tensor:
-            """Gradients at other weights, for policies that ask for them."""
-            found = map(gradients, points)
-            return torch.stack(
-                [torch.zeros_like(start) if g is None else g[0] for g in found]
-            )
+        def gradients_at(points: Tensor) -> Tensor:
+            """Return the gradients at other weights, for policies such as ELRA."""
+            at_points = []
+            for weights in points:
+                pair = gradients(weights)
+                at_points.append(torch.zeros_like(start) if pair is None else pair[0])
+            return torch.stack(at_points)
 
-        descent = descend(self.rate, self.steps, start, gradients, at)
-        if descent.context is not start:
-            return (
-                tower.encode(descent.context.flatten(), pixels[:1]),
-                descent,
-                counts[0],
-            )
-        if not counts:
+        descent = descend(self.rate, self.steps, start, gradients, gradients_at)
+        if not view_counts:  # no step was wanted
             return zero_shot, descent, len(pixels)
-        none = {NO_VIEW_PASSED: torch.tensor([True], device="cpu")}
-        return zero_shot, replace(descent, flags=none), counts[0]
+        if descent.context is start:
+            flags = {NO_VIEW_PASSED: torch.tensor([True], device="cpu")}
+            return zero_shot, replace(descent, flags=flags), view_counts[0]
+        tuned = tower.encode(descent.context.flatten(), pixels[:1])
+        return tuned, descent, view_counts[0]
 
 
-def _together(flags: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """``{sentence: [1]}`` of each image as ``{sentence: [images]}``."""
-    every = {text: flag for one in flags for text, flag in one.items()}
-    return {
-        text: torch.cat([one.get(text, torch.zeros_like(flag)) for one in flags])
-        for text, flag in every.items()
-    }
+def _join_flags(flags_of_images: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return ``{sentence: [1]}`` of each image as ``{sentence: [images]}``."""
+    joined = {}
+    for flags in flags_of_images:
+        for sentence, flag in flags.items():
+            if sentence not in joined:
+                missing = torch.zeros_like(flag)
+                of_images = [other.get(sentence, missing) for other in flags_of_images]
+                joined[sentence] = torch.cat(of_images)
+    return joined

@@ -173,7 +173,7 @@ def _distinct_images(table: AnswerTable, before: int, after: int) -> _DistinctIm
     codes = [cells, cells * classes + answers_before, cells * classes + answers_after]
     distinct, position = np.unique(codes, axis=1, return_inverse=True)
     cell, code_before, code_after = distinct
-    images = np.bincount(position.ravel(), weight)
+    images = np.bincount(position.ravel(), weight).astype(np.float64)
     return _DistinctImages(cell, code_before, code_after, images)
 
 
