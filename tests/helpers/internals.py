@@ -285,13 +285,13 @@ from fair_tta.methods.field._clusters import nearest_centre
 from fair_tta.methods.field._deyo import NOTHING_PASSED
 from fair_tta.methods.field._deyo import PatchShuffle
 from fair_tta.methods.field._partial_projection import balance_part
-from fair_tta.methods.field._perception_clip import given_context
+from fair_tta.methods.field._perception_clip import classify_given_value
 from fair_tta.methods.field._sage import OPENINGS
-from fair_tta.methods.field._sage import widest
+from fair_tta.methods.field._sage import mean_of_widest_range
 from fair_tta.methods.field._sem import DIVERSE
 from fair_tta.methods.field._seraser import DistortedViews
 from fair_tta.methods.field._seraser import KLFromUniform
-from fair_tta.methods.field._tie import nearest
+from fair_tta.methods.field._tie import nearest_value
 from fair_tta.methods.field._ttr import NOT_EPISODIC
 from fair_tta.methods.paper._fair_tpt import FairTPT
 from fair_tta.methods.tuning import _weights as weights_module
