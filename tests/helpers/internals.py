@@ -358,7 +358,7 @@ from fair_tta.metrics.intervals._closed_forms import step_down
 from fair_tta.metrics.intervals._closed_forms import wilson
 from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._typical_gap import _Moments
-from fair_tta.metrics.intervals._typical_gap import _blocks
+from fair_tta.metrics.intervals._typical_gap import _rate_blocks
 from fair_tta.miniature._model import FOLDER
 from fair_tta.miniature._world import MiniatureTask
 from fair_tta.miniature._world import WORLD_SPLITS
