@@ -48,7 +48,9 @@ def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None
 def test_a_vision_tower_in_another_precision() -> None:
     model, whole = transformers_clip()
     model.vision_model.half()
-    message = r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32"
+    message = (
+        r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32"
+    )
     for adapter in (None, Tent()):  # which tunes the tower itself
         with pytest.raises(ModelError, match=message):
             classify(whole, adapter)
