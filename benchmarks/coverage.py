@@ -41,7 +41,7 @@ from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._calibration import mean_estimate
 from fair_tta.metrics._metric import MetricDefinition, RateMetric
-from fair_tta.metrics._rates import true_positive
+from fair_tta.metrics._rates import true_positive_rates
 from fair_tta.metrics._types import Floats, Ints
 from fair_tta.metrics.intervals._closed_forms import (
     mcnemar,
@@ -89,7 +89,7 @@ FIGURES: dict[str, MetricDefinition] = {
 
 def square_gap(table: Floats) -> float:
     """The mean squared difference between two groups of a class, pair by pair; NaN if none."""
-    n, rates = table.sum(-1), true_positive(table)
+    n, rates = table.sum(-1), true_positive_rates(table)
     squared_gaps = []
     for c in range(n.shape[1]):
         class_rates = rates[n[:, c] > 0, c]
@@ -207,7 +207,11 @@ class Design:
         end is the largest over all forms after. For a figure that rises runs are exchanged. Figures
         without extremes have one oracle.
         """
-        change = figure.change if isinstance(figure, RateMetric) else None
+        change = (
+            figure.intervals.change
+            if isinstance(figure, RateMetric) and figure.intervals
+            else None
+        )
         if not isinstance(change, MaxMinInterval):
             return self.oracle(figure)
         runs = [self._rates(draws), self._rates(None)]

@@ -60,7 +60,6 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
-from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
@@ -77,7 +76,6 @@ from fair_tta.datasets._path_columns import usual_column
 from fair_tta.datasets._label_values import rename_option
 from fair_tta.datasets._label_values import rename_values
 from fair_tta.datasets._folder_labels import write_labels_of_folders
-from fair_tta.datasets._read import SPLIT_NAMES
 from fair_tta.datasets._records import Dataset
 from fair_tta.datasets._records import Problem
 from fair_tta.datasets._records import ProblemKind
@@ -287,13 +285,13 @@ from fair_tta.methods.field._clusters import nearest_centre
 from fair_tta.methods.field._deyo import NOTHING_PASSED
 from fair_tta.methods.field._deyo import PatchShuffle
 from fair_tta.methods.field._partial_projection import balance_part
-from fair_tta.methods.field._perception_clip import given_context
+from fair_tta.methods.field._perception_clip import classify_given_value
 from fair_tta.methods.field._sage import OPENINGS
-from fair_tta.methods.field._sage import widest
+from fair_tta.methods.field._sage import mean_of_widest_range
 from fair_tta.methods.field._sem import DIVERSE
 from fair_tta.methods.field._seraser import DistortedViews
 from fair_tta.methods.field._seraser import KLFromUniform
-from fair_tta.methods.field._tie import nearest
+from fair_tta.methods.field._tie import nearest_value
 from fair_tta.methods.field._ttr import NOT_EPISODIC
 from fair_tta.methods.paper._fair_tpt import FairTPT
 from fair_tta.methods.tuning import _weights as weights_module
@@ -332,24 +330,24 @@ from fair_tta.metrics import _rates as rates_module
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._types import Floats
 from fair_tta.metrics._types import Ints
-from fair_tta.metrics._answer_table import join_clusters
+from fair_tta.metrics._clusters import join_clusters
 from fair_tta.metrics._answer_table import read_answer_table
-from fair_tta.metrics._calibration import calibration
+from fair_tta.metrics._calibration import estimate_calibration_error
 from fair_tta.metrics._calibration import mean_estimate
 from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._estimates import GroupByText
 from fair_tta.metrics._estimates import GroupBy
 from fair_tta.metrics._estimates import undefined_estimate
-from fair_tta.metrics._groups import SELECTION_GAPS
-from fair_tta.metrics._groups import gaps_of_classes
+from fair_tta.metrics._rates import gap_between_groups
+from fair_tta.metrics._rates import selection_rates
 from fair_tta.metrics._metric import MetricDefinition
 from fair_tta.metrics._metric import RateMetric
 from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.metrics._perceived import pseudo_odds
 from fair_tta.metrics._perceived import pseudo_rates
 from fair_tta.metrics._perceived import r_squared
-from fair_tta.metrics._rates import by_group
-from fair_tta.metrics._score_figures import calibration_error
+from fair_tta.metrics._rates import accuracy_by_group
+from fair_tta.metrics._custom_metrics import calibration_error
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics.intervals._bootstrap import resampled_bounds
 from fair_tta.metrics.intervals._closed_forms import clopper_pearson_bounds
@@ -360,7 +358,7 @@ from fair_tta.metrics.intervals._closed_forms import step_down
 from fair_tta.metrics.intervals._closed_forms import wilson
 from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._typical_gap import _Moments
-from fair_tta.metrics.intervals._typical_gap import _blocks
+from fair_tta.metrics.intervals._typical_gap import _rate_blocks
 from fair_tta.miniature._model import FOLDER
 from fair_tta.miniature._world import MiniatureTask
 from fair_tta.miniature._world import WORLD_SPLITS

@@ -94,8 +94,8 @@ def test_agrees_with_resampled_rows() -> None:
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
     )
     how = Bootstrap(4000)
-    mean = RateMetric("own", _rates.overall, lambda rates: rates)
-    gap = replace(definitions.EQUALIZED_ODDS, interval=None)
+    mean = RateMetric("own", _rates.overall_accuracy, lambda rates: rates)
+    gap = replace(definitions.EQUALIZED_ODDS, intervals=None)
     rows = read_answer_table(truth, [answers], group, None, None)
     generator = np.random.default_rng(1)
     strata = [np.flatnonzero(2 * group + truth == k) for k in range(4)]
@@ -125,7 +125,7 @@ def test_a_user_defined_metric_agrees_with_resampled_rows_and_is_narrower_than_u
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([150] * 4), 0
     )
     after = np.where(np.random.default_rng(5).random(600) < 0.1, truth, before)
-    own = RateMetric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = RateMetric("own", _rates.accuracy_by_group, lambda rates: rates.mean(-1))
     rows = read_answer_table(truth, [before, after], group, None, None)
     found = own.difference(rows, 0, 1, Bootstrap(4000))
     generator = np.random.default_rng(1)
@@ -218,7 +218,9 @@ def test_a_metric_of_ones_own() -> None:
     truth, group, (answers,) = noisy(
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
     )
-    error = RateMetric("error", lambda c: 1 - _rates.overall(c), lambda rates: rates)
+    error = RateMetric(
+        "error", lambda c: 1 - _rates.overall_accuracy(c), lambda rates: rates
+    )
     how = Bootstrap(500)
     found = metrics.paired_difference(error, truth, answers, truth, group, interval=how)
     accuracy = float(metrics.accuracy(truth, answers))
@@ -226,7 +228,7 @@ def test_a_metric_of_ones_own() -> None:
 
 
 def test_strata_of_sensitive_values_only() -> None:
-    own = RateMetric("own", _rates.overall, lambda rates: rates)
+    own = RateMetric("own", _rates.overall_accuracy, lambda rates: rates)
     truth, group, (answers,) = noisy(
         np.array([[0.9, 0.5], [0.9, 0.5]]), np.array([100] * 4), 0
     )
@@ -236,7 +238,9 @@ def test_strata_of_sensitive_values_only() -> None:
     assert width(free) > 1.05 * width(
         fixed
     )  # classes vary in number, and differ in accuracy
-    gaps = RateMetric("gaps", _rates.true_positive, _rates.gap, is_gap=True)
+    gaps = RateMetric(
+        "gaps", _rates.true_positive_rates, _rates.gap_between_groups, is_gap=True
+    )
     sparse = np.array([0] * 40 + [1])
     rows = read_answer_table(sparse, [sparse], np.array([0, 1] * 20 + [0]), None, None)
     low, _ = resampled_bounds(gaps, rows.counts(), Bootstrap(strata="sensitive"))
@@ -244,7 +248,7 @@ def test_strata_of_sensitive_values_only() -> None:
 
 
 def test_strata_of_a_metric_of_ones_own() -> None:
-    own = RateMetric("accuracy", _rates.overall, lambda rates: rates)
+    own = RateMetric("accuracy", _rates.overall_accuracy, lambda rates: rates)
     truth, before = (
         np.array([0, 1] * 200),
         np.ones(400, int),
@@ -265,7 +269,7 @@ def test_the_seed_decides() -> None:
         np.array([[0.9, 0.7], [0.8, 0.6]]), np.array([50] * 4), 0
     )
     rows = read_answer_table(truth, [answers], group, None, None)
-    own = RateMetric("own", _rates.by_group, lambda rates: rates.mean(-1))
+    own = RateMetric("own", _rates.accuracy_by_group, lambda rates: rates.mean(-1))
     one, same, other = (
         own.estimate(rows, 0, Bootstrap(300, seed)) for seed in (1, 1, 2)
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from internals import RateMetric, by_group
+from internals import RateMetric, accuracy_by_group
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit
@@ -92,7 +92,7 @@ def test_few_clusters_are_refused() -> None:
 
 
 def test_a_metric_whose_images_are_resampled_takes_no_clusters() -> None:
-    own = RateMetric("own", by_group, lambda rates: rates.mean(-1))
+    own = RateMetric("own", accuracy_by_group, lambda rates: rates.mean(-1))
     case = own, TRUTH, ANSWERS, TRUTH, GROUP
     assert metrics.paired_difference(*case).low is not None
     with pytest.raises(

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 NEW_DEFINITION = """
 BEST_GROUP_ACCURACY = RateMetric(
     "best_group_accuracy",
-    rates.by_group,
+    rates.accuracy_by_group,
     lambda accuracies: accuracies.max(-1),
     title="Best-group accuracy",
     better=1,

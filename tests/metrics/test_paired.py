@@ -168,11 +168,16 @@ def test_several_methods_are_judged_together(seed: int) -> None:
     ]
     rows = replace(rows, answers=(*rows.answers, *others))
     for metric in ALL:
-        if isinstance(metric, RateMetric) and isinstance(metric.change, MaxMinInterval):
-            together = metric.change.together(rows, 0.95)
+        if (
+            isinstance(metric, RateMetric)
+            and metric.intervals
+            and isinstance(metric.intervals.change, MaxMinInterval)
+        ):
+            together = metric.intervals.change.joint_bounds(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (
-                    metric.change(rows, 0, run, x) for x in (0.95, 1 - 0.05 / 4)
+                    metric.intervals.change(rows, 0, run, x)
+                    for x in (0.95, 1 - 0.05 / 4)
                 )
                 room = 0.1 * (alone[1] - alone[0])  # other draws
                 assert low <= alone[0] + room

@@ -115,6 +115,7 @@ class Audit(JsonDocument):
         for group in groups:
             if group.target == target and group.sensitive == dict(sensitive):
                 return group
+        # There is no such group: the error names those that there are
         names = []
         for group in groups:
             target_name = () if group.target is None else (group.target,)
@@ -250,6 +251,7 @@ class Audit(JsonDocument):
             r"\midrule",
         ]
         lines += [_latex_row(row) for row in rows]
+        # Below the runs, their differences from the first under a title of their own
         if self.document.comparisons:
             title = f"Difference from {self.runs[0]}, on the same images"
             columns = len(headings)
@@ -344,6 +346,7 @@ class Audit(JsonDocument):
         return f"Audit(runs={list(self.runs)}, n={self.document.data.n})"
 
     def __str__(self) -> str:
+        # Cautions come first: they say which figures mean nothing
         lines = [*label_cautions(self.document), f"{self.document.data.n} images"]
         for run in self.document.runs:
             lines.append(run.name)

@@ -21,7 +21,7 @@ from fair_tta.images._load import image_bar, is_single_image
 from fair_tta.images._stored import Features
 from fair_tta.images._vision import image_digest
 from fair_tta.methods._registry import AnyAdapter
-from fair_tta.metrics._answer_table import ONE_ATTRIBUTE, read_column, read_sensitive
+from fair_tta.metrics._columns import DEFAULT_ATTRIBUTE, read_column, read_sensitive
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Column, Sensitive
 from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval
@@ -54,12 +54,12 @@ def audit_classifier(
         _check_image_count(len(images), truth)
     known_values = classifier.sensitive
     columns = read_sensitive(sensitive, len(truth))
-    if list(columns) == [ONE_ATTRIBUTE] and len(known_values) == 1:
-        # Values without an attribute's name belong to the classifier's only attribute.
+    if list(columns) == [DEFAULT_ATTRIBUTE] and len(known_values) == 1:
+        # Values without an attribute's name belong to the classifier's only attribute
         (attribute,) = known_values
-        columns = {attribute: columns[ONE_ATTRIBUTE]}
+        columns = {attribute: columns[DEFAULT_ATTRIBUTE]}
 
-    # Only predicting is timed: the cost of a run is that of its method.
+    # Only predicting is timed: the cost of a run is that of its method
     start = perf_counter()
     digests: list[str] = []
     source_of_digests = _source_of_digests(classifier, images)
@@ -78,12 +78,12 @@ def audit_classifier(
     seconds = perf_counter() - start
     _check_image_count(len(predictions), truth)
 
-    # Values of the classifier that no image has are reported, if all others are its own.
-    all_values = {
-        attribute: known_values[attribute]
-        for attribute, values in columns.items()
-        if attribute in known_values and set(values) <= set(known_values[attribute])
-    }
+    # An attribute of the classifier is reported with all of its values, even if no image has some
+    all_values = {}
+    for attribute, values in columns.items():
+        known = known_values.get(attribute, ())
+        if set(values) <= set(known):
+            all_values[attribute] = known
     measured = audit(
         truth,
         [prediction.label for prediction in predictions],
@@ -100,6 +100,8 @@ def audit_classifier(
         adapter=method,
         provenance=classifier_provenance(classifier),
     )
+
+    # `audit` cannot know of what the digests are: two audits are compared only by the same source
     table = measured._need_columns("compare")
     (in_order,) = table.image_hashes.values()
     table = replace(table, image_hashes={source_of_digests: in_order})
@@ -149,6 +151,7 @@ def _predict_with_known_values(
     `columns` are the sensitive values by attribute, in the classifier's words. The digest of each
     image is added to `digests`.
     """
+    # One classifier for each combination of values that occurs
     values_of_images = _known_values(classifier, adapter, columns)
     classifiers = {
         values: classifier.with_adapter(adapter.knowing(*values))
@@ -158,6 +161,7 @@ def _predict_with_known_values(
     stream = iter(images)
     with image_bar(images, progress) as bar:
         while batch := list(islice(stream, classifier._batch_size)):
+            # `images` may be an iterator: only here it shows that there are more than labels
             end = len(predictions) + len(batch)
             values_of_batch = values_of_images[len(predictions) : end]
             if len(values_of_batch) < len(batch):
@@ -168,7 +172,7 @@ def _predict_with_known_values(
             loaded: Any = _with_digests(map(classifier._load, batch), digests)
             features = classifier.encode(loaded, with_views=adapter.needs.views)
 
-            # Images with the same values are predicted together.
+            # Images with the same values are predicted together
             answers: dict[int, Prediction] = {}
             for values in set(values_of_batch):
                 indices = [i for i, v in enumerate(values_of_batch) if v == values]

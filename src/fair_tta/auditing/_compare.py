@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from msgspec import structs
 
@@ -18,7 +17,8 @@ from fair_tta.auditing._run import (
     figures_of_run,
 )
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import AnswerTable, join_clusters, same_clusters
+from fair_tta.metrics._answer_table import AnswerTable
+from fair_tta.metrics._clusters import join_clusters, same_clusters
 from fair_tta.metrics.intervals._bootstrap import Bootstrap
 
 
@@ -32,6 +32,8 @@ def compare(audits: Iterable[Audit]) -> Audit:
         raise FairTTAError(
             "`audits` should be a list of audits (got none).", argument="audits"
         )
+
+    # Rows are matched by their order alone, so everything that is known of them has to agree
     tables = [audit._need_columns("compare") for audit in audits]
     document = audits[0].document
     settings = document.settings
@@ -61,29 +63,33 @@ def compare(audits: Iterable[Audit]) -> Audit:
             f"runs should have distinct names ({duplicates} came twice): pass `name`."
         )
 
+    # Intervals of metrics are corrected for all comparisons at once
     corrected = corrected_differences(table, bootstrap)
-    comparisons = tuple(
-        compare_with_first(
-            table,
-            index,
-            bootstrap,
-            names=(names[0], names[index]),
-            harmful=document.data.harmful,
-            corrected=corrected,
+    comparisons = []
+    for index in range(1, len(names)):
+        comparisons.append(
+            compare_with_first(
+                table,
+                index,
+                bootstrap,
+                names=(names[0], names[index]),
+                harmful=document.data.harmful,
+                corrected=corrected,
+            )
         )
-        for index in range(1, len(names))
-    )
     data = structs.replace(
         document.data,
         clusters=table.cluster_count,
         different_images=table.different_images,
     )
+
+    # Warnings are made anew: the joined table may know more of the images
     about_answers = unknown_answer_warnings(runs, data.n)
     document = structs.replace(
         document,
         data=data,
         runs=tuple(runs),
-        comparisons=comparisons,
+        comparisons=tuple(comparisons),
         warnings=(*about_answers, *table_warnings(table)),
     )
     return Audit(document, table)
@@ -91,20 +97,19 @@ def compare(audits: Iterable[Audit]) -> Audit:
 
 def _join_tables(audits: Iterable[Audit], tables: Sequence[AnswerTable]) -> AnswerTable:
     """Return one table with the answers of all runs and all that is known of the images."""
-    # The longest has `NO_CLASS` at its end, if a run has answers that are no class.
-    targets = max((table.targets for table in tables), key=len)
-
-    # A run of answers alone does not know which images are the same; one of a classifier does.
-    contents = [table.contents for table in tables if table.contents is not None]
-    return replace(
-        tables[0],
-        targets=targets,
-        answers=tuple(answers for table in tables for answers in table.answers),
-        scores=tuple(scores for table in tables for scores in table.scores),
-        clusters=reduce(join_clusters, (table.clusters for table in tables)),
-        contents=contents[0] if contents else None,
-        image_hashes=_image_hashes(audits),
-    )
+    joined = tables[0]
+    for table in tables[1:]:
+        joined = replace(
+            joined,
+            # The longer one has `NO_CLASS` at its end, for answers that are no class
+            targets=max(joined.targets, table.targets, key=len),
+            answers=joined.answers + table.answers,
+            scores=joined.scores + table.scores,
+            clusters=join_clusters(joined.clusters, table.clusters),
+            # A run of answers alone does not know which images are the same
+            contents=table.contents if joined.contents is None else joined.contents,
+        )
+    return replace(joined, image_hashes=_image_hashes(audits))
 
 
 def _runs_on_table(
@@ -117,6 +122,8 @@ def _runs_on_table(
     knows_images = all_differ or same_clusters(before.contents, table.contents)
     if knows_images and same_clusters(before.clusters, table.clusters):
         return document.runs
+
+    # Clusters and repeated images change intervals, though no answer
     runs = []
     for index, run in enumerate(document.runs):
         table_of_run = replace(
@@ -154,11 +161,10 @@ def _check_same(
     part: str, first: doc.DocumentPart, other: doc.DocumentPart, hint: str
 ) -> None:
     """Raise unless two parts of documents are equal, naming the fields that differ."""
-    differing = [
-        name
-        for name, value in structs.asdict(first).items()
-        if getattr(other, name) != value
-    ]
+    differing = []
+    for name, value in structs.asdict(first).items():
+        if getattr(other, name) != value:
+            differing.append(name)
     if differing:
         raise FairTTAError(
             f"`audits` should agree in {part}, but {', '.join(differing)} differ: {hint}.",
@@ -172,6 +178,8 @@ def _image_hashes(audits: Iterable[Audit]) -> dict[str, str]:
     Raises:
         FairTTAError: two audits are of other images, or of the same in another order.
     """
+    # Digests of images and digests of one model's features are never equal: each source has one
+    # hash, with the run that brought it first for the message
     hashes: dict[str, str] = {}
     run_by_source: dict[str, str] = {}
     for audit in audits:

@@ -182,7 +182,7 @@ class HarmRate(DocumentPart, frozen=True):
 
 
 class HarmChange(DocumentPart, frozen=True):
-    """That share minus the share of the reference, on the same images."""
+    """The change of such a share from the reference, on the same images."""
 
     classes: str
     sensitive: LabelByName

@@ -190,6 +190,7 @@ class Examination(JsonDocument):
     def __str__(self) -> str:
         document = self.document
         lines = [f"{document.n} images, without labels"]
+        # Methods are listed in the order of the ranking, which differs from attribute to attribute
         adapters = {adapter.name: adapter for adapter in document.adapters}
         for attribute, perceived in document.attributes.items():
             shares = []

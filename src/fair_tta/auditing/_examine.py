@@ -261,6 +261,7 @@ def examine_predictions(
                 f"{list_names(rare)}."
             )
 
+    # Run 0 is zero-shot
     examined = []
     for run, (name, adapter) in enumerate(adapters.items(), start=1):
         examined.append(
@@ -323,16 +324,17 @@ def _collect_answers(
         raise FairTTAError(
             "`images` should be at least one image (got none).", argument="images"
         )
+    # Classes are numbered in the order of the zero-shot probabilities
     position = {target: index for index, target in enumerate(scores.zero_shot)}
+    answers_by_run = []
+    for labels_of_run in labels:
+        answers_by_run.append(np.array([position[name] for name in labels_of_run]))
     return _CollectedAnswers(
         n=len(labels[0]),
         targets=tuple(position),
         target_beliefs=np.stack(list(scores.zero_shot.values()), axis=1),
         value_beliefs=scores.sensitive_zero_shot,
-        answers=[
-            np.array([position[name] for name in labels_of_run])
-            for labels_of_run in labels
-        ],
+        answers=answers_by_run,
         warnings=warnings,
     )
 
@@ -358,6 +360,7 @@ def _perceived_attribute(
     shares = {}
     for index, value in enumerate(associations):
         shares[value] = mean_estimate(beliefs[:, index], level)
+    # Up to a constant of each image, which the softmax took away, log-probabilities are logits
     target_logits = np.log(np.maximum(collected.target_beliefs, _MIN_PROBABILITY))
     explained = r_squared(target_logits, beliefs)
     return doc.PerceivedAttribute(
@@ -396,6 +399,7 @@ def _examined_adapter(
     """Return the effect of a method beside zero-shot."""
     n = collected.n
     changed = int((collected.answers[run] != collected.answers[0]).sum())
+    # Each change with the images that would show one as large among people of a group
     pseudo_eod = {}
     for attribute, odds in odds_by_attribute.items():
         change = odds.changes[run - 1]

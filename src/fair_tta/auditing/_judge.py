@@ -76,6 +76,7 @@ class Verdict:
     @property
     def objection(self) -> str | None:
         """The reason not to choose the method, None if the verdict is green."""
+        # Each condition of docs/report.md that does not hold
         reasons = []
         if self.typical_gap >= 0:
             reasons.append("does not significantly narrow the gap")
@@ -106,16 +107,20 @@ def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdi
     """
     changes = comparison.adjusted.by_name()
 
-    def shown(metric: str) -> int:
+    def shown_direction(metric: str) -> int:
         change = changes.get(metric)
         return 0 if change is None else direction(change.low, change.high)
 
+    # Only classes in groups: those of a whole group are not corrected for their number
     falling = []
     for group in comparison.groups:
         is_cell = group.target is not None
         if is_cell and direction(group.judged.low, group.judged.high) < 0:
             falling.append(group)
     falling.sort(key=lambda group: group.judged.value or 0.0)
+    falling_names = []
+    for group in falling:
+        falling_names.append(group_label(group.target, *group.sensitive.values()))
 
     # A method whose answers are no better than chance has no gap either
     chance = 1 / len(document.data.targets)
@@ -127,14 +132,12 @@ def verdict_on(document: doc.AuditDocument, comparison: doc.Comparison) -> Verdi
 
     small_groups = images_of_small_groups(document)
     return Verdict(
-        typical_gap=shown("typical_gap"),
-        balanced_accuracy=shown("balanced_accuracy"),
-        accuracy=shown("accuracy"),
-        worst_group=shown("worst_group_accuracy"),
-        odds=shown("equalized_odds_difference"),
-        falling_groups=tuple(
-            group_label(group.target, *group.sensitive.values()) for group in falling
-        ),
+        typical_gap=shown_direction("typical_gap"),
+        balanced_accuracy=shown_direction("balanced_accuracy"),
+        accuracy=shown_direction("accuracy"),
+        worst_group=shown_direction("worst_group_accuracy"),
+        odds=shown_direction("equalized_odds_difference"),
+        falling_groups=tuple(falling_names),
         is_above_chance=is_above_chance,
         small_groups=small_groups,
         missing_images=sum(document.settings.small - n for n in small_groups.values()),
@@ -154,6 +157,7 @@ def images_of_small_groups(document: doc.AuditDocument) -> dict[str, int]:
 
 def recommended_comparison(document: doc.AuditDocument) -> doc.Comparison | None:
     """Return the method with the lowest typical gap among those whose verdict is green."""
+    # All are compared with the same run, so the largest fall is the lowest gap
     green = [c for c in document.comparisons if verdict_on(document, c).is_shown]
     return min(
         green, key=lambda c: c.differences.typical_gap.value or 0.0, default=None
@@ -268,6 +272,8 @@ def judge_threshold(
     if estimate is None or estimate.low is None or estimate.high is None:
         return replace(threshold, outcome="not judged")
     limit = threshold.points / 100
+
+    # The run fails if even the end of the interval that favours it lies beyond the limit
     if threshold.sign == ">":
         is_low_beyond = estimate.low > limit
         is_high_beyond = estimate.high > limit

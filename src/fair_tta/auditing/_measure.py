@@ -21,15 +21,9 @@ from fair_tta.errors import (
     UnknownAnswerWarning,
     check_number,
 )
-from fair_tta.metrics._answer_table import (
-    NO_CLASS,
-    AnswerTable,
-    check_clusters,
-    check_lookalikes,
-    read_answer_table,
-    read_column,
-    unique_names,
-)
+from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable, read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import check_lookalikes, read_column, unique_names
 from fair_tta.metrics._estimates import (
     SMALL_GROUP,
     GroupBy,
@@ -125,13 +119,12 @@ def audit(
     )
     table = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
     n = len(table.truth)
-    attributes = {
-        attribute: tuple(str(value) for value in attribute_values)
-        for attribute, attribute_values in table.values.items()
-    }
+    attributes: dict[str, tuple[str, ...]] = {}
+    for attribute, attribute_values in table.values.items():
+        attributes[attribute] = tuple(map(str, attribute_values))
     table = replace(
         table,
-        targets=tuple(str(target) for target in table.targets),
+        targets=tuple(map(str, table.targets)),
         values=dict(attributes),
         scores=((scores or Scores())._checked(n),),
     )
@@ -144,6 +137,7 @@ def audit(
         # but give figures without intervals
         table = table.with_contents(digests)
 
+    # The figures, and warnings for those who do not read the document
     classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
     harm_sets = parse_harmful(harmful, classes)
     warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
@@ -165,6 +159,7 @@ def audit(
     for sentence in unknown_answers:
         warnings.warn(sentence, UnknownAnswerWarning, stacklevel=2)
 
+    # The document; where the run comes from is null if nobody states it
     data = doc.DataFields(
         n,
         data_hash,
@@ -223,6 +218,8 @@ def _mark_unknown_answers(
     counts = Counter(answer for answer in answers if answer not in known)
     if not counts or not classes:
         return answers, targets, None
+
+    # If no answer is a class, the labels are probably in other words, such as "dog" for "a dog"
     if counts.total() == len(answers):
         meant = guess_labels(
             [str(answer) for answer in counts], [str(c) for c in classes]
@@ -237,6 +234,8 @@ def _mark_unknown_answers(
     most_frequent = {
         str(answer): n for answer, n in counts.most_common(_MAX_UNKNOWN_ANSWERS)
     }
+
+    # `NO_CLASS` becomes the last class: a column of the confusion that no image's row is in
     marked = [answer if answer in known else NO_CLASS for answer in answers]
     unknown = doc.UnknownAnswers(counts.total(), most_frequent)
     return marked, [*classes, NO_CLASS], unknown
@@ -246,12 +245,15 @@ def unknown_answer_warnings(
     runs: Iterable[doc.RunFigures], images: int
 ) -> tuple[str, ...]:
     """Return a sentence for each run that has answers that are no class."""
-    return tuple(
-        f"{run.name}: {run.no_class.n} of {images} answers are no class and count as wrong: "
-        f"{_listed_counts(run.no_class.most_frequent)}."
-        for run in runs
-        if run.no_class is not None
-    )
+    sentences = []
+    for run in runs:
+        unknown = run.no_class
+        if unknown is not None:
+            sentences.append(
+                f"{run.name}: {unknown.n} of {images} answers are no class and count as wrong: "
+                f"{_listed_counts(unknown.most_frequent)}."
+            )
+    return tuple(sentences)
 
 
 def _listed_counts(counts: Mapping[Any, int]) -> str:
@@ -266,6 +268,7 @@ def table_warnings(table: AnswerTable) -> tuple[str, ...]:
         small_group_sentences(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     )
     sentences += _single_group_warnings(table)
+    # Repeated images are known by their digests only
     different = table.different_images
     if different is not None and different < table.n:
         rows = f"These {table.n:,} rows are {different:,} different images"

@@ -1,4 +1,4 @@
-"""From labelled images to a method that is ready to use, if one is shown to help."""
+"""Choose a method by labelled images, if one is shown to help."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from fair_tta.methods._base import Adapter
 from fair_tta.methods._cross_fit import CrossFitted, cross_fit
 from fair_tta.methods._fitting import encode_in_batches
 from fair_tta.methods._registry import parse_adapters
-from fair_tta.metrics._answer_table import check_clusters, read_answer_table
+from fair_tta.metrics._answer_table import read_answer_table
+from fair_tta.metrics._clusters import check_clusters
 from fair_tta.metrics._types import Column, Sensitive
 
 DEFAULT_CANDIDATES = ("zero-shot", "association-correction", "logit-balance")
@@ -97,6 +98,7 @@ def mitigate_classifier(
     features = [batch.cpu() for batch in batches]
     methods = cross_fit(classifier, candidates(), features, digests)
 
+    # Each candidate is audited by itself; the notes say how it was cross-fitted
     audits = []
     notes = []
     for name, method in methods.items():
@@ -136,6 +138,7 @@ def conclusion(document: AuditDocument) -> tuple[str | None, str]:
         for each in document.comparisons:
             objections.append(f"{each.run} {verdict_on(document, each).objection}")
         return None, f"No method is chosen: {'; '.join(objections)}."
+    # Intervals allow for the number of candidates, as the choice did
     gap_change = comparison.adjusted.typical_gap.to_text("+", "")
     accuracy_change = comparison.adjusted.balanced_accuracy.to_text("+", "")
     return comparison.run, (

@@ -15,6 +15,11 @@ from fair_tta.auditing import _document as doc
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics import definitions
 from fair_tta.metrics._answer_table import NO_CLASS, AnswerTable
+from fair_tta.metrics._custom_metrics import (
+    calibration_error,
+    mean_score,
+    mean_score_change,
+)
 from fair_tta.metrics._estimates import Estimate, GroupBy, direction, group_label
 from fair_tta.metrics._groups import (
     gaps_of_classes,
@@ -23,11 +28,6 @@ from fair_tta.metrics._groups import (
     share_estimate,
 )
 from fair_tta.metrics._perceived import pseudo_odds
-from fair_tta.metrics._score_figures import (
-    calibration_error,
-    mean_score,
-    mean_score_change,
-)
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals import _closed_forms as _intervals
@@ -61,6 +61,7 @@ def parse_harmful(
         harmful = {"harmful": harmful}
     sets = {}
     for name, classes in harmful.items():
+        # A single word would be read as a list of letters
         is_text = isinstance(classes, str | bytes)
         if is_text or not isinstance(classes, Collection) or len(classes) == 0:
             raise FairTTAError(
@@ -96,6 +97,7 @@ def _harm_shares(
         for code, value in enumerate(values):
             groups.append(({attribute: str(value)}, codes == code))
 
+    # For each set, the images answered with one of its classes, before and after
     for set_name, classes in sets.items():
         codes_of_set = [table.targets.index(name) for name in classes]
         before_in_set = np.isin(table.answers[0], codes_of_set)
@@ -184,15 +186,17 @@ def _are_close(
     second = second or {}
     if list(first) != list(second):
         return False
-    return all(
-        first[name].shape == second[name].shape
-        and np.allclose(first[name], second[name], rtol=0, atol=_BELIEF_TOLERANCE)
-        for name in first
-    )
+    for name, numbers in first.items():
+        if numbers.shape != second[name].shape:
+            return False
+        if not np.allclose(numbers, second[name], rtol=0, atol=_BELIEF_TOLERANCE):
+            return False
+    return True
 
 
 def without_intervals(part: Any, reason: str) -> Any:
     """Return figures, or whatever contains some, with a reason instead of intervals."""
+    # Parts of documents nest in parts, mappings and tuples; estimates are the leaves that change
     if isinstance(part, Estimate):
         if part.low is None:
             return part
@@ -242,7 +246,6 @@ def figures_of_run(
         metric: definition.estimate(table, 0, bootstrap)
         for metric, definition in definitions.METRICS.items()
     }
-    has_confidence = confidence is not None and len(confidence) > 0
     figures = doc.RunFigures(
         name=name,
         adapter=adapter,
@@ -266,7 +269,7 @@ def figures_of_run(
             for rate in _harm_shares(table, harmful, bootstrap.level)
         ),
         perceived=_perceived_odds(table, bootstrap),
-        median_confidence=float(np.median(confidence)) if has_confidence else None,
+        median_confidence=None if confidence is None else float(np.median(confidence)),
         no_class=no_class,
     )
     return _withheld_if_few(figures, table)
@@ -300,7 +303,7 @@ def _gaps_of_classes(
 ) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
     counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
-    gaps_by_class = gaps_of_classes(table, 0, bootstrap)
+    gaps_by_class = gaps_of_classes(table, 0, bootstrap.level)
     for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):
         if target == NO_CLASS:
             continue
@@ -385,14 +388,15 @@ def compare_with_first(
     corrected: Sequence[doc.Differences],
 ) -> doc.Comparison:
     """Return run `after` minus the first run, overall and group by group."""
+    # Entropies may be known of one run only: then the change is undefined, and says why
     entropies_before = table.scores[0].sensitive_entropy or {}
     entropies_after = table.scores[after].sensitive_entropy or {}
-    indifference = {
-        attribute: mean_score_change(
-            table, entropies_before.get(attribute), entropy, bootstrap.level
+    indifference = {}
+    for attribute, after_entropy in entropies_after.items():
+        before_entropy = entropies_before.get(attribute)
+        indifference[attribute] = mean_score_change(
+            table, before_entropy, after_entropy, bootstrap.level
         )
-        for attribute, entropy in entropies_after.items()
-    }
     differences = {
         metric.name: metric.difference(table, 0, after, bootstrap)
         for metric in doc.COMPARED_METRICS
@@ -425,6 +429,7 @@ def corrected_differences(
     comparisons = len(table.answers) - 1
     if comparisons < 2:
         return []
+    # Each metric corrects its own comparisons together; the result is then sorted by run
     by_metric = {
         metric.name: metric.differences(table, bootstrap)
         for metric in doc.COMPARED_METRICS
@@ -514,6 +519,8 @@ def _count_changes(
     is_right = after_answers == truth
     has_changed = before_answers != after_answers
     n = len(truth)
+
+    # Answers that were right and are not any more, and the other way round
     lost = int((was_right & ~is_right).sum())
     won = int((~was_right & is_right).sum())
 

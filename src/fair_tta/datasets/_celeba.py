@@ -20,11 +20,12 @@ DIR/celeba/                             or DIR itself
     list_attr_celeba.txt                also in Anno/, also .csv (Kaggle)
     list_eval_partition.txt             also in Eval/, also .csv (Kaggle)""",
 )
+# Relative to the folder that the user names
 _FOLDERS = ("", "celeba", "CelebA", "celebA")
 _LABEL_FILES = ("list_attr_celeba.txt", "list_attr_celeba.csv")
 _SPLIT_FILES = ("list_eval_partition.txt", "list_eval_partition.csv")
 _IMAGES = "img_align_celeba"
-_SPLITS = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}
+_CODE_OF_SPLIT = {"train": "0", "validation": "1", "test": "2"}
 _OFFICIAL_ROWS = 202599
 _NAME = "image_id"
 # Attribute of a task: its column, and the labels of yes and no. Hair that is not blond is "dark".
@@ -41,7 +42,7 @@ def read_celeba(
     root: str | os.PathLike[str],
     task: BenchmarkTask,
     *,
-    split: Split = Split.TEST,
+    split: Split = "test",
     check_images: bool = True,
 ) -> Dataset:
     """Read the CelebA of a local folder in the official layout, torchvision's or Kaggle's.
@@ -49,7 +50,7 @@ def read_celeba(
     Args:
         root: the folder with the label files, or the one above it.
         task: what to read.
-        split: the part to read; without the file of splits it has to be `Split.ALL`.
+        split: the part to read; without the file of splits it has to be "all".
         check_images: whether images must be there; False reads labels only.
     """
     CELEBA.check_task(task, _ATTRIBUTES)
@@ -59,8 +60,8 @@ def read_celeba(
     labels = CELEBA.table(
         base, _folders_with("Anno"), _LABEL_FILES, needed, _labels_to_csv
     )
-    images = _find_images(base, labels.path.parent, check_images)
-    split_of_image = None if split is Split.ALL else _read_splits(base)
+    images = _find_images_folder(base, labels.path.parent, check_images)
+    split_of_image = None if split == "all" else _read_splits(base)
 
     def rows() -> Iterator[Record | Problem]:
         for row in labels.rows(needed, official=_OFFICIAL_ROWS):
@@ -68,13 +69,14 @@ def read_celeba(
                 yield row
                 continue
             name = row.cells[_NAME]
+            # Images of other splits are skipped, those of no split are problems
             if split_of_image is not None:
                 code = split_of_image.get(name)
                 if code is None:
                     yield Problem(ProblemKind.NO_SPLIT, name)
-                elif code not in _SPLITS.values():
+                elif code not in _CODE_OF_SPLIT.values():
                     yield value_problem(name, "split", code)
-                if code != _SPLITS[split]:
+                if code != _CODE_OF_SPLIT[split]:
                     continue
             values = {}
             for attribute, (column, yes, no) in columns.items():
@@ -83,11 +85,11 @@ def read_celeba(
                 values[attribute] = {"1": yes, "-1": no, "0": no}.get(cell, cell)
             yield record_of_task(task, values, images / name, name)
 
-    parameters = {"split": split.value, "labels": labels.path.name}
+    parameters = {"split": split, "labels": labels.path.name}
     return CELEBA.dataset(task, base, rows(), parameters, check_images)
 
 
-def _find_images(base: Path, labels_folder: Path, check_images: bool) -> Path:
+def _find_images_folder(base: Path, labels_folder: Path, check_images: bool) -> Path:
     """Return the folder of the images, which need not be there unless they are checked."""
     folders = _folders_with("Img")
     images = CELEBA.find(base, folders, [_IMAGES])
@@ -126,12 +128,14 @@ def _read_splits(base: Path) -> dict[str, str]:
 
 def _labels_to_csv(text: str) -> str:
     """Convert the official format: a count, attribute names, then ``file v1 .. v40``, by spaces."""
-    first, *lines = (",".join(line.split()) for line in text.splitlines())
-    if not first.isdigit():
-        return "\n".join([f"{_NAME},{first}", *lines])
-    # An empty line takes the place of the count, so that problems name the right lines.
-    names, *lines = lines or [""]
-    return "\n".join(["", f"{_NAME},{names}", *lines])
+    lines = [",".join(line.split()) for line in text.splitlines()]
+    if lines[0].isdigit():
+        # An empty line takes the place of the count, so that problems name the right lines
+        lines = ["", *(lines[1:] or [""])]
+        lines[1] = f"{_NAME},{lines[1]}"
+    else:
+        lines[0] = f"{_NAME},{lines[0]}"
+    return "\n".join(lines)
 
 
 def _splits_to_csv(text: str) -> str:

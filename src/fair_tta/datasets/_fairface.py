@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
 
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, Split
@@ -25,50 +25,58 @@ DIR/fairface/                                   or DIR itself
 )
 
 
-class Padding(Enum):
-    """The margin around faces in FairFace's images: values are names of folders."""
+Padding: TypeAlias = Literal["narrow", "wide"]
+"""The margin around faces in FairFace's images: a padding of 0.25 or 1.25."""
 
-    NARROW = "fairface-img-margin025-trainval"
-    WIDE = "fairface-img-margin125-trainval"
-
-
-BRACKETS: dict[str, tuple[int, float]] = {
-    "0-2": (0, 2),
-    "3-9": (3, 9),
-    "10-19": (10, 19),
-    "20-29": (20, 29),
-    "30-39": (30, 39),
-    "40-49": (40, 49),
-    "50-59": (50, 59),
-    "60-69": (60, 69),
-    "more than 70": (70, float("inf")),
+_PADDING_FOLDERS = {
+    "narrow": "fairface-img-margin025-trainval",
+    "wide": "fairface-img-margin125-trainval",
 }
-"""The ages that FairFace distinguishes: the youngest and oldest of each bracket."""
+
+BRACKETS = {
+    "0-2": 0,
+    "3-9": 3,
+    "10-19": 10,
+    "20-29": 20,
+    "30-39": 30,
+    "40-49": 40,
+    "50-59": 50,
+    "60-69": 60,
+    "more than 70": 70,
+}
+"""The ages that FairFace distinguishes, and the youngest of each bracket."""
 
 PEOPLE = ("race and gender", "race, gender or child")
 """Attributes whose values are race and gender together, such as ``White man``."""
 
+# Relative to the folder that the user names
 _FOLDERS = ("", "fairface", "FairFace")
 _COLUMNS = ("file", "age", "gender", "race")
+# The folder of each split, and the official name and a common one of its label file
 _LABEL_FILES = {
-    Split.TRAIN: ("train", ["fairface_label_train.csv", "train_labels.csv"]),
-    Split.VALIDATION: ("val", ["fairface_label_val.csv", "val_labels.csv"]),
+    "train": ("train", ["fairface_label_train.csv", "train_labels.csv"]),
+    "validation": ("val", ["fairface_label_val.csv", "val_labels.csv"]),
 }
 _OFFICIAL_ROWS = {"train": 86744, "val": 10954}
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-# Spreadsheets take two brackets for dates. The month and the other number tell which: that is a
-# day, or for 10-19 the year 2019.
-_BRACKET_OF_DATE = {(9, 3): "3-9", (3, 9): "3-9", (10, 19): "10-19"}
-_ISO_DATE = re.compile(r"\d\d(\d\d)-(\d\d)-(\d\d)( 00:00:00)?")
-_NUMBER_AND_MONTH = re.compile(r"(\d+)[-. ]+([a-z]{3})[a-z]*\.?")
-_MONTH_AND_NUMBER = re.compile(r"([a-z]{3})[a-z]*[-. ]+(\d+)")
+
+# Spreadsheets take two brackets for dates: a day and a month, and 10-19 also October 2019
+_DATES_OF_BRACKETS = {
+    "3-9": re.compile(
+        r"0?3[-. ]+sep[a-z]*\.?|sep[a-z]*[-. ]+0?3|\d{4}-09-03( 00:00:00)?|"
+        r"0?9[-. ]+mar[a-z]*\.?|mar[a-z]*[-. ]+0?9|\d{4}-03-09( 00:00:00)?"
+    ),
+    "10-19": re.compile(
+        r"19[-. ]+oct[a-z]*\.?|oct[a-z]*[-. ]+19|\d{4}-10-19( 00:00:00)?|"
+        r"2019-10-01( 00:00:00)?"
+    ),
+}
 
 
 def read_fairface(
     root: str | os.PathLike[str],
     task: BenchmarkTask,
     *,
-    split: Split = Split.VALIDATION,
+    split: Split = "validation",
     ages: AgeCut = DEFAULT_AGES,
     padding: Padding | None = None,
     check_images: bool = True,
@@ -91,25 +99,28 @@ def read_fairface(
         check_images: whether images must be there; False reads labels only.
     """
     FAIRFACE.check_task(task, ("age", "gender", "race", *PEOPLE))
-    if split is Split.TEST:
+    if split == "test":
         raise DatasetError(
-            "`split` should not be TEST: the test split of FairFace is not public.",
+            "`split` should not be 'test': the test split of FairFace is not public.",
             argument="split",
         )
     base = FAIRFACE.check_root(root)
-    parameters: dict[str, str | int] = {"split": split.value}
+    parameters: dict[str, str | int] = {"split": split}
     if "age" in (task.target, *task.sensitive) and not _has_brackets(task):
         _check_ages(ages)
         parameters.update(ages.limits)
 
-    parts = [_LABEL_FILES[part] for part in _LABEL_FILES if split in (part, Split.ALL)]
+    # Both splits have their own label file, and their images lie beside each other
+    parts = list(_LABEL_FILES.values()) if split == "all" else [_LABEL_FILES[split]]
     tables = [FAIRFACE.table(base, _FOLDERS, names, _COLUMNS) for _, names in parts]
-    part_folder = parts[0][0]  # the images of both parts lie beside each other
-    images = _find_images(base, part_folder, padding)
+    part_folder = parts[0][0]
+    images = _find_parts_folder(base, part_folder, padding)
     if images is not None:
         parameters["images"] = images.relative_to(base).as_posix()
     elif check_images:
-        folder = part_folder if padding is None else f"{padding.value}/{part_folder}"
+        folder = part_folder
+        if padding is not None:
+            folder = f"{_PADDING_FOLDERS[padding]}/{part_folder}"
         raise FAIRFACE.error(f"{str(base)!r} has no folder {folder}.")
 
     def rows() -> Iterator[Record | Problem]:
@@ -121,24 +132,27 @@ def read_fairface(
 
 def _check_ages(ages: AgeCut) -> None:
     """Raise if a limit of age falls inside a bracket."""
-    for name, (youngest, oldest) in BRACKETS.items():
-        if ages.splits(youngest, oldest):
-            raise DatasetError(
-                f"`ages` should cut between the brackets of FairFace, but {ages.limits} "
-                f"cuts {name!r} in two.",
-                argument="ages",
-            )
+    edges = list(BRACKETS.values())[1:]
+    if not set(ages.limits.values()) <= set(edges):
+        raise DatasetError(
+            f"`ages` should cut between the brackets of FairFace, at {edges} years "
+            f"(got {ages.limits}).",
+            argument="ages",
+        )
 
 
-def _find_images(base: Path, part_folder: str, padding: Padding | None) -> Path | None:
+def _find_parts_folder(
+    base: Path, part_folder: str, padding: Padding | None
+) -> Path | None:
     """Return the folder with the parts' folders of images, None if there is none."""
     if padding is None:
-        paddings = [Padding.NARROW.value, "", Padding.WIDE.value]
+        padding_folders = [_PADDING_FOLDERS["narrow"], "", _PADDING_FOLDERS["wide"]]
     else:
-        paddings = [padding.value]
+        padding_folders = [_PADDING_FOLDERS[padding]]
     names = []
-    for choice in paddings:
-        names += [os.path.join(folder, choice, part_folder) for folder in _FOLDERS]
+    for padding_folder in padding_folders:
+        for folder in _FOLDERS:
+            names.append(os.path.join(folder, padding_folder, part_folder))
     images = FAIRFACE.find(base, [""], names)
     return None if images is None else images.parent
 
@@ -148,28 +162,14 @@ def bracket_of(age: str) -> str | None:
     text = " ".join(age.lower().replace("\N{EN DASH}", "-").split())
     if text in BRACKETS:
         return text
-    if match := _ISO_DATE.fullmatch(text):
-        year = int(match[1])
-        month = int(match[2])
-        day = int(match[3])
-        # Oct-19 becomes the first day of October 2019
-        number = year if (month, day) == (10, 1) else day
-        return _BRACKET_OF_DATE.get((month, number))
-    if match := _NUMBER_AND_MONTH.fullmatch(text):
-        return _bracket_of_date(match[2], match[1])
-    if match := _MONTH_AND_NUMBER.fullmatch(text):
-        return _bracket_of_date(match[1], match[2])
+    for bracket, dates in _DATES_OF_BRACKETS.items():
+        if dates.fullmatch(text):
+            return bracket
     return None
 
 
-def _bracket_of_date(month: str, number: str) -> str | None:
-    if month not in _MONTHS:
-        return None
-    return _BRACKET_OF_DATE.get((_MONTHS.index(month) + 1, int(number)))
-
-
 def _has_brackets(task: BenchmarkTask) -> bool:
-    """Return whether the names of ages are FairFace's brackets."""
+    """Return True if the names of ages are FairFace's brackets."""
     names = task.targets if task.target == "age" else task.sensitive.get("age", {})
     return set(names) == set(BRACKETS)
 
@@ -184,18 +184,19 @@ def _rows(
         if isinstance(row, Problem):
             yield row
             continue
-        file, age, gender, race = (row.cells[column] for column in _COLUMNS)
-        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image.
+        file, age, gender, race = row.cells.values()
+        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image
         path_parts = PurePosixPath(file.replace("\\", "/")).parts
         key = "/".join((folder, *path_parts)[-2:]) if path_parts else ""
 
-        # Copies differ in case, and in Middle_Eastern for Middle Eastern.
+        # Copies differ in case, and in Middle_Eastern for Middle Eastern
         race = races.get(race.lower().replace("_", " "), race)
         person = {"male": "man", "female": "woman"}.get(gender.lower(), gender)
         values = {"age": age, "gender": gender.lower(), "race": race}
         for attribute in PEOPLE:
             values[attribute] = f"{race} {person}".strip()
 
+        # Ages that cannot be read matter only where the task is about age
         if needs_age:
             bracket = bracket_of(age)
             if bracket is None:
@@ -203,7 +204,7 @@ def _rows(
                 continue
             if bracket != age.lower():
                 yield Problem(ProblemKind.REPAIRED_AGE, f"{key} ({age} is {bracket})")
-            label = bracket if has_brackets else ages.label(BRACKETS[bracket][0])
+            label = bracket if has_brackets else ages.label(BRACKETS[bracket])
             if label is None:
                 yield Problem(ProblemKind.BETWEEN_AGES, f"{key} ({bracket})")
                 continue

@@ -46,31 +46,39 @@ def find_images(
         ``{name: (path, what is wrong with it)}``, and notes about the folder as a whole.
     """
     folders = (images, label_file.parent)
-    located = {name: find_image(name, folders) for name in dict.fromkeys(names)}
     listed = [path for path in find_image_files(images) if isinstance(path, str)]
+    located = {}
+    missing = []
+    for name in names:
+        if name not in located:
+            located[name] = find_image(name, folders)
+            if _is_missing(located[name][1]):
+                missing.append(name)
     notes = []
 
     # Match what is missing by the ends of the paths
-    missing = [name for name, (_, problem) in located.items() if _is_missing(problem)]
     matches = {}
-    for name, path in match_by_ends(missing, listed).items():
-        relative = os.path.relpath(path, images)
+    for name, file in match_by_ends(missing, listed).items():
+        relative = os.path.relpath(file, images)
         if relative != name:  # such as a link that leads nowhere
             matches[name] = relative
-            located[name] = (Path(path), image_problem(Path(path), name))
+            located[name] = (Path(file), image_problem(Path(file), name))
     if matches:
         name, relative = next(iter(matches.items()))
         detail = f"{len(matches)} in {label_file.name}, such as {name} for {relative}"
         notes.append(Problem(ProblemKind.OTHER_MACHINE, detail))
 
     # Images without a row may be those that rows without an image should name
-    named_files = {file_of(path) for path, _ in located.values()}
+    named_files = set()
+    n_missing = 0
+    for path, problem in located.values():
+        named_files.add(file_of(path))
+        n_missing += _is_missing(problem)
     unnamed = []
-    for path in listed:
-        if file_of(Path(path)) not in named_files:
-            unnamed.append(os.path.relpath(path, images))
+    for file in listed:
+        if file_of(Path(file)) not in named_files:
+            unnamed.append(os.path.relpath(file, images))
     if unnamed:
-        n_missing = sum(_is_missing(problem) for _, problem in located.values())
         detail = (
             f"images without a row: {summarize_names(unnamed)}; "
             f"rows without an image: {n_missing}"
@@ -136,13 +144,19 @@ def match_by_ends(names: Iterable[str], files: Iterable[str]) -> dict[str, str]:
         parts = _reversed_parts(name)
         index = bisect_left(reversed_files, (parts, ""))
         neighbours = reversed_files[max(0, index - 2) : index + 2]
-        n_common = [_common_length(parts, file_parts) for file_parts, _ in neighbours]
-        longest = max(n_common, default=0)
+        longest = 0
+        best_files = []
+        for file_parts, file in neighbours:
+            length = _common_length(parts, file_parts)
+            if length > longest:
+                longest = length
+                best_files = [file]
+            elif length == longest:
+                best_files.append(file)
         required = 1 if PureWindowsPath(name).anchor else len(parts)
-        if 0 < required <= longest and n_common.count(longest) == 1:
-            _, file = neighbours[n_common.index(longest)]
+        if 0 < required <= longest and len(best_files) == 1:
             differing_start = tuple(reversed(parts[longest:]))
-            candidates.append((differing_start, name, file))
+            candidates.append((differing_start, name, best_files[0]))
 
     # Shorter starts first: they decide about all paths that begin with them
     candidates.sort(key=lambda candidate: len(candidate[0]))
@@ -164,8 +178,8 @@ def _reversed_parts(path: str) -> list[str]:
 def _common_length(parts: Sequence[str], other_parts: Sequence[str]) -> int:
     """Return how many elements two lists have in common at their beginnings."""
     length = 0
-    for part, other in zip(parts, other_parts, strict=False):
-        if part != other:
+    for part, other_part in zip(parts, other_parts, strict=False):
+        if part != other_part:
             break
         length += 1
     return length
@@ -181,8 +195,9 @@ def spellings(name: str) -> tuple[str, ...]:
 
 def summarize_names(names: Sequence[str]) -> str:
     """Return how many names there are, and the first three of them."""
-    more = ", ..." if len(names) > 3 else ""
-    return f"{len(names)} ({', '.join(map(repr, names[:3]))}{more})"
+    first = ", ".join(map(repr, names[:3]))
+    ellipsis = ", ..." if len(names) > 3 else ""
+    return f"{len(names)} ({first}{ellipsis})"
 
 
 def key_of(path: Path, images: Path, name: str) -> str:

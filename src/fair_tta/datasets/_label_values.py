@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -83,22 +83,21 @@ class LabelValues:
         The message has the options that rename them, ready to paste.
         """
         counts: Counter[str] = Counter()
-        values_of_label: dict[str, list[str]] = {}
         for value, n in self.value_counts[column].items():
-            label = self.labels._label_of(column, value)
-            counts[label] += n
-            values_of_label.setdefault(label, []).append(value)
+            counts[self.labels._label_of(column, value)] += n
         complaint = describe_spellings(column, self.labels.file, "values", counts)
         if complaint is None:
             return
+        # Of each group of spellings keep the one that is easiest to type, then the most frequent
         options = []
         for spellings in equal_cells(counts):
             best = max(
                 spellings, key=lambda label: (_typing_ease(label), counts[label])
             )
-            values = set().union(*(values_of_label[label] for label in spellings))
-            for value in sorted(values - {best}):
-                options.append(rename_option(column, value, best))
+            for value in sorted(self.value_counts[column]):
+                label = self.labels._label_of(column, value)
+                if label in spellings and value != best:
+                    options.append(rename_option(column, value, best))
         raise DatasetError(
             f"{complaint}. If they mean the same, rename them:\n{' '.join(options)}"
         )
@@ -125,15 +124,16 @@ class LabelValues:
                 unknown.append(
                     f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
                 )
+                # Suggest a label that differs in its spelling only
                 label = label_by_meaning.get(cell_meaning(value))
                 if label is not None:
                     options.append(rename_option(column, value, label))
         if unknown and not skip_unknown:
             n_more = len(unknown) - _SHOWN_UNKNOWN_VALUES
-            more = f" and {n_more} more" if n_more > 0 else ""
+            suffix = f" and {n_more} more" if n_more > 0 else ""
             raise DatasetError(
                 f"{self.labels.file.name!r} holds values that were not named: "
-                f"{', '.join(unknown[:_SHOWN_UNKNOWN_VALUES])}{more}. Name them, rename them "
+                f"{', '.join(unknown[:_SHOWN_UNKNOWN_VALUES])}{suffix}. Name them, rename them "
                 "(`rename`) or leave their rows out (`skip_unknown`)."
                 f"{' '.join(['', *options[:_SHOWN_RENAMES]])}"
             )
@@ -207,6 +207,7 @@ class LabelValues:
             if name not in labels.features.row_of_id:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
 
+        # Values that are not expected replace any other problem
         unexpected = []
         for column, values in allowed.items():
             if cells[column] not in values:
@@ -215,6 +216,7 @@ class LabelValues:
             detail = f"{line} ({', '.join(unexpected)})"
             problem = Problem(ProblemKind.UNKNOWN_VALUE, detail)
 
+        # Rename the values
         sensitive = {}
         for column in labels.sensitive:
             sensitive[column] = labels._label_of(column, cells[column])
@@ -234,24 +236,24 @@ def _typing_ease(label: str) -> tuple[bool, int]:
 
 
 def describe_spellings(
-    column: str, file: Path, held: str, counts: Mapping[str, int]
+    column: str, file: Path, content: str, counts: Mapping[str, int]
 ) -> str | None:
     """Return a sentence about cells of a column that read alike, None if there are none.
 
     Args:
-        held: what the column holds, in the plural.
+        content: what the cells are, in the plural.
         counts: ``{cell: rows}``.
     """
     groups = equal_cells(counts)
     if not groups:
         return None
-    shown = []
+    lists = []
     for spellings in groups[:_SHOWN_SPELLINGS]:
         cells = [
             f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
         ]
-        shown.append(" and ".join(cells))
-    return f"column {column!r} of {file.name!r} holds {held} that read alike: {'; '.join(shown)}"
+        lists.append(" and ".join(cells))
+    return f"column {column!r} of {file.name!r} holds {content} that read alike: {'; '.join(lists)}"
 
 
 def rename_values(
@@ -264,36 +266,41 @@ def rename_values(
     Raises:
         DatasetError: a value is in none of the tables.
     """
-    columns: dict[str, None] = {}  # ordered sets
-    all_values: dict[str, None] = {}
+    # A renaming may concern one of several tables only
+    counts_of_column: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for table in tables:
         for column, counts in table.value_counts.items():
-            columns[column] = None
-            all_values.update(dict.fromkeys(counts))
+            counts_of_column[column].update(counts)
+    all_values = set().union(*counts_of_column.values())
 
-    renames: list[dict[str, dict[str, str]]] = [{} for _ in tables]
+    # Find the columns and values that are meant
+    renames: dict[str, dict[str, str]] = {}
     for shown_column, labels in rename.items():
-        column = _find_shown(shown_column, columns) or shown_column
-        missing = set(labels)
-        for table, names in zip(tables, renames, strict=True):
-            for shown_value, label in labels.items():
-                value = _find_shown(shown_value, table.value_counts.get(column, ()))
-                if value is not None:
-                    label = _find_shown(label, all_values) or label
-                    names.setdefault(column, {})[value] = label
-                    missing.discard(shown_value)
+        column = _find_shown(shown_column, counts_of_column) or shown_column
+        known_values = counts_of_column[column]
+        missing = []
+        for shown_value, label in labels.items():
+            value = _find_shown(shown_value, known_values)
+            if value is None:
+                missing.append(shown_value)
+            else:
+                names = renames.setdefault(column, {})
+                names[value] = _find_shown(label, all_values) or label
         if missing:
-            held: set[str] = set()
-            for table in tables:
-                held.update(table.value_counts.get(column, ()))
             raise DatasetError(
                 f"`rename` should name values of the column {column!r}, which holds "
-                f"{sorted(held)[:_SHOWN_RENAMES]} (got {sorted(missing)}).",
+                f"{sorted(known_values)[:_SHOWN_RENAMES]} (got {sorted(missing)}).",
                 argument="rename",
             )
     renamed = []
-    for table, names in zip(tables, renames, strict=True):
-        renamed.append(replace(table, labels=replace(table.labels, rename=names)))
+    for table in tables:
+        names_in_table = {}
+        for column, names in renames.items():
+            if column in table.value_counts:
+                names_in_table[column] = names
+        renamed.append(
+            replace(table, labels=replace(table.labels, rename=names_in_table))
+        )
     return renamed
 
 
@@ -301,11 +308,11 @@ def _find_shown(text: str, names: Collection[str]) -> str | None:
     """Return the name that is equal to a text, or that `rename_option` shows as this text."""
     if text in names:
         return text
-    return next((name for name in names if _shown(name) == text), None)
+    return next((name for name in names if _option_text(name) == text), None)
 
 
-def _shown(name: str) -> str:
-    """Return a name in ASCII if it has signs that cannot be seen or typed."""
+def _option_text(name: str) -> str:
+    """Return a name as an option shows it: in ASCII if it has signs that cannot be seen."""
     text = escape_invisible(name)
     # A backslash at the end would escape the separator behind it
     return f"{text[:-1]}\\x5c" if text.endswith("\\") else text
@@ -319,6 +326,7 @@ def rename_option(column: str, value: str, label: str) -> str:
         --rename 'ratio: 1\:2=low'
     """
     parts = [
-        re.sub("([,:=])", r"\\\1", _shown(name)) for name in (column, value, label)
+        re.sub("([,:=])", r"\\\1", _option_text(name))
+        for name in (column, value, label)
     ]
     return f"--rename {shlex.quote('{}: {}={}'.format(*parts))}"

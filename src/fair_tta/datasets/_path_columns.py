@@ -1,4 +1,4 @@
-"""Which column of a label file names the images or the rows of a feature file."""
+"""Columns of label files that name images or stored features."""
 
 from __future__ import annotations
 
@@ -93,28 +93,23 @@ def find_path_column(
         # The first rows may be those without a vector
         scores = _count_values(table, columns, None, exists)
     if not any(scores.values()):
-        scores = {column: n_image_names[column] for column in columns}
-    best_score = max(scores.values())
+        scores = n_image_names
+    best_score = max(scores[column] for column in columns)
     if best_score == 0:
         return usual or columns[0]
 
     # Images may be missing, so half of the best score makes a column a rival
     rivals = [column for column in columns if 2 * scores[column] >= best_score]
     if len(rivals) == 1 or _name_the_same(table, rivals):
-        return max(
-            rivals,
-            key=lambda column: (
-                scores[column],
-                n_image_names[column],
-                column == usual,
-            ),
-        )
-    with_usual_name = [column for column in rivals if column.lower() in ID_COLUMNS]
-    if len(with_usual_name) == 1 and scores[with_usual_name[0]] == best_score:
-        return with_usual_name[0]
-    held = "paths of images" if features is None else f"ids of {features.path.name!r}"
+        return max(rivals, key=lambda c: (scores[c], n_image_names[c], c == usual))
+    usually_named = [column for column in rivals if column.lower() in ID_COLUMNS]
+    if len(usually_named) == 1 and scores[usually_named[0]] == best_score:
+        return usually_named[0]
+    content = "paths of images"
+    if features is not None:
+        content = f"ids of {features.path.name!r}"
     raise DatasetError(
-        f"{table.path.name!r} has several columns that hold {held}: "
+        f"{table.path.name!r} has several columns that hold {content}: "
         f"{', '.join(map(repr, rivals))}; say which one names the rows with `path_column`."
     )
 
@@ -140,22 +135,18 @@ def _count_values(
         if isinstance(row, LabelRow):
             for column, cell in row.cells.items():
                 values[column].add(cell)
-    counts = {}
-    for column in columns:
-        counts[column] = sum(map(is_counted, values[column] - {""}))
-    return counts
+    return {column: sum(map(is_counted, values[column] - {""})) for column in columns}
 
 
 def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
     """Return True if columns agree in each row, except for folders that some leave out."""
     for row in table.rows(columns):
-        if not isinstance(row, LabelRow):
-            continue
-        names = [row.cells[column].replace("\\", "/") for column in columns]
-        longest = max(names, key=len)
-        for name in names:
-            if not name or not f"/{longest}".endswith(f"/{name}"):
-                return False
+        if isinstance(row, LabelRow):
+            names = [cell.replace("\\", "/") for cell in row.cells.values()]
+            longest = f"/{max(names, key=len)}"
+            for name in names:
+                if not name or not longest.endswith(f"/{name}"):
+                    return False
     return True
 
 
@@ -169,15 +160,18 @@ def find_name_column(table: LabelTable, reserved: Collection[str]) -> str | None
     usual = usual_column(columns, ID_COLUMNS)
     if usual is not None:
         return usual
-    rows = [row.cells for row in table.rows(columns) if isinstance(row, LabelRow)]
-    for column in columns:
-        cells = []
-        for row in rows:
-            if row[column].lower() not in MISSING_CELLS:
-                cells.append(row[column])
+    n_rows = 0
+    cells_of: dict[str, list[str]] = {column: [] for column in columns}
+    for row in table.rows(columns):
+        if isinstance(row, LabelRow):
+            n_rows += 1
+            for column, cell in row.cells.items():
+                if cell.lower() not in MISSING_CELLS:
+                    cells_of[column].append(cell)
+    for column, cells in cells_of.items():
         if any(map(_is_image_name, cells)):
             return column
-        is_filled = len(cells) > 1 and len(cells) >= _MIN_FILLED_SHARE * len(rows)
+        is_filled = len(cells) > 1 and len(cells) >= _MIN_FILLED_SHARE * n_rows
         is_unique = len(set(cells)) == len(cells)
         if is_filled and is_unique and _are_names(cells):
             return column
@@ -191,12 +185,8 @@ def _are_names(cells: Sequence[str]) -> bool:
     except ValueError:
         return True
     in_order = sorted(numbers)
-    if in_order == numbers:
-        return False
-    # Rows are counted from 0 or from 1
-    return in_order[0] in (0, 1) and in_order == [
-        in_order[0] + i for i in range(len(numbers))
-    ]
+    row_numbers = (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+    return in_order in row_numbers and numbers != in_order
 
 
 def _is_image_name(name: str) -> bool:

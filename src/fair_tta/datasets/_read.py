@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Collection
+from typing import get_args
 
 from fair_tta.datasets._celeba import read_celeba
 from fair_tta.datasets._fairface import Padding, read_fairface
@@ -13,21 +14,15 @@ from fair_tta.datasets._utkface import read_utkface
 from fair_tta.datasets._waterbirds import read_waterbirds
 from fair_tta.errors import DatasetError
 
-SplitName: TypeAlias = Literal["train", "validation", "test", "all"]
-
-SPLIT_NAMES: tuple[SplitName, ...] = get_args(SplitName)
-
-_PADDINGS = {"narrow": Padding.NARROW, "wide": Padding.WIDE}
-
 
 def read_dataset(
     task: BenchmarkTask,
     root: str | os.PathLike[str],
     *,
-    split: SplitName | None = None,
+    split: Split | None = None,
     young_below: int = 40,
     old_from: int | None = None,
-    padding: Literal["narrow", "wide"] | None = None,
+    padding: Padding | None = None,
     check_images: bool = True,
 ) -> Dataset:
     """Read the dataset that a task belongs to.
@@ -52,32 +47,33 @@ def read_dataset(
             the wide one. The choice is recorded.
         check_images: whether images must be there; False reads labels only.
     """
-    chosen_split = _parse_split(split)
+    _check_choice("split", split, get_args(Split))
     ages = AgeCut(young_below, old_from)
     if task.dataset == "FairFace":
+        _check_choice("padding", padding, get_args(Padding))
         return read_fairface(
             root,
             task,
-            split=chosen_split or Split.VALIDATION,
+            split=split or "validation",
             ages=ages,
-            padding=_parse_padding(padding),
+            padding=padding,
             check_images=check_images,
         )
+
+    # The others have one set of images and, if no split is chosen, their usual one
     if padding is not None:
         raise DatasetError(
             f"`padding` should be None: only FairFace has two sets of images (got {padding!r}).",
             argument="padding",
         )
     if task.dataset == "CelebA":
-        return read_celeba(
-            root, task, split=chosen_split or Split.TEST, check_images=check_images
-        )
+        return read_celeba(root, task, split=split or "test", check_images=check_images)
     if task.dataset == "Waterbirds":
         return read_waterbirds(
-            root, task, split=chosen_split or Split.TEST, check_images=check_images
+            root, task, split=split or "test", check_images=check_images
         )
     if task.dataset == "UTKFace":
-        if chosen_split not in (None, Split.ALL):
+        if split not in (None, "all"):
             raise DatasetError(
                 f"`split` should be 'all' or None: UTKFace has no splits (got {split!r}).",
                 argument="split",
@@ -90,23 +86,9 @@ def read_dataset(
     )
 
 
-def _parse_split(split: str | None) -> Split | None:
-    if split is None:
-        return None
-    if split not in SPLIT_NAMES:
+def _check_choice(name: str, choice: str | None, choices: Collection[str]) -> None:
+    if choice is not None and choice not in choices:
         raise DatasetError(
-            f"`split` should be one of {', '.join(SPLIT_NAMES)} (got {split!r}).",
-            argument="split",
+            f"`{name}` should be one of {', '.join(choices)} (got {choice!r}).",
+            argument=name,
         )
-    return Split(split)
-
-
-def _parse_padding(padding: str | None) -> Padding | None:
-    if padding is None:
-        return None
-    if padding not in _PADDINGS:
-        raise DatasetError(
-            f"`padding` should be 'narrow' or 'wide' (got {padding!r}).",
-            argument="padding",
-        )
-    return _PADDINGS[padding]

@@ -12,19 +12,20 @@ from enum import Enum
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from fair_tta._io import printable
 from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError, FairTTAError
 
+Split: TypeAlias = Literal["train", "validation", "test", "all"]
+"""The part of a dataset that is read."""
+
 T = TypeVar("T")
 
-KEPT_EXAMPLES = 20
-"""Examples of each kind of problem that documents list."""
-
-SHOWN_EXAMPLES = 3
-"""Examples of each kind of problem that messages show."""
+# Examples of each kind of problem that documents list, and that messages show
+_KEPT_EXAMPLES = 20
+_SHOWN_EXAMPLES = 3
 
 
 class ProblemKind(Enum):
@@ -69,6 +70,7 @@ class ProblemKind(Enum):
         return self in _OF_FILES
 
 
+# Problems of a whole file, and all problems that cost no record
 _OF_FILES = frozenset(
     {
         ProblemKind.PARTIAL,
@@ -105,33 +107,31 @@ class Problems:
     @property
     def rows(self) -> int:
         """Number of rows left out; some only repeat an image that is counted."""
-        return sum(n for kind, n in self.counts.items() if not kind.is_of_file)
+        return sum(n for cause, n in self.counts.items() if not cause.is_of_file)
 
     @property
     def lost(self) -> int:
         """Number of rows or files that gave no record."""
-        return sum(n for kind, n in self.counts.items() if not kind.is_note)
+        return sum(n for cause, n in self.counts.items() if not cause.is_note)
 
     def add(self, problem: Problem) -> Problems:
         """Return these problems and one more."""
-        kind = problem.kind
-        examples = self.examples.get(kind, ())
-        if len(examples) < KEPT_EXAMPLES:
+        count = self.counts.get(problem.kind, 0)
+        examples = self.examples.get(problem.kind, ())
+        if count < _KEPT_EXAMPLES:
             examples = (*examples, printable(problem.detail))
         return Problems(
-            {**self.counts, kind: self.counts.get(kind, 0) + 1},
-            {**self.examples, kind: examples},
+            {**self.counts, problem.kind: count + 1},
+            {**self.examples, problem.kind: examples},
         )
 
     def to_dict(self, *, named: bool = True) -> dict[str, dict[str, object]]:
         """Return ``{kind: {"count": n, "examples": [...]}}``; no examples unless `named`."""
-        return {
-            kind.value: {
-                "count": n,
-                "examples": list(self.examples[kind]) if named else [],
-            }
-            for kind, n in self.counts.items()
-        }
+        document: dict[str, dict[str, object]] = {}
+        for cause, count in self.counts.items():
+            examples = list(self.examples[cause]) if named else []
+            document[cause.value] = {"count": count, "examples": examples}
+        return document
 
     def headline(self) -> str:
         """Return how many rows were left out, and how many of them cost nothing."""
@@ -146,23 +146,14 @@ class Problems:
     def lines(self) -> list[str]:
         """Return one line for each kind."""
         lines = []
-        for kind, count in self.counts.items():
-            examples = "; ".join(self.examples[kind][:SHOWN_EXAMPLES])
-            more = "; ..." if count > SHOWN_EXAMPLES else ""
-            lines.append(f"{count} x {kind.value}: {examples}{more}")
+        for cause, count in self.counts.items():
+            examples = "; ".join(self.examples[cause][:_SHOWN_EXAMPLES])
+            ellipsis = "; ..." if count > _SHOWN_EXAMPLES else ""
+            lines.append(f"{count} x {cause.value}: {examples}{ellipsis}")
         return lines
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no problems"
-
-
-class Split(Enum):
-    """The part of a dataset that is read."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,27 +264,28 @@ def resolve_repeats(
     Of an image that comes again with the same labels the first row is kept; of one that comes
     again with other labels, none. Images are the same if `identify` returns the same text.
     """
+    # Find the rows of each image and the groups that they put it into
     resolved: list[Any] = []
     usable_rows: dict[str, list[int]] = {}
     groups: dict[str, set[tuple[str, ...]]] = {}
     for index, (record, problem) in enumerate(rows):
         if record is not None:
             image = identify(record)
-            # Labels contradict each other even if one of the rows has another problem.
+            # Labels contradict each other even if one of the rows has another problem
             groups.setdefault(image, set()).add(record.group)
             if problem is None:
                 usable_rows.setdefault(image, []).append(index)
         resolved.append(problem or record)
 
+    # Replace repeated rows, or all rows of an image whose labels contradict each other
     for image, indices in usable_rows.items():
+        cause = ProblemKind.CONFLICT
+        rejected = indices
         if len(groups[image]) == 1:
-            kind = ProblemKind.DUPLICATE
+            cause = ProblemKind.DUPLICATE
             rejected = indices[1:]
-        else:
-            kind = ProblemKind.CONFLICT
-            rejected = indices
         for index in rejected:
-            resolved[index] = Problem(kind, resolved[index].key)
+            resolved[index] = Problem(cause, resolved[index].key)
     return resolved
 
 
@@ -316,6 +308,8 @@ def choose_sample(
     limited = items if limit is None else islice(items, min(limit, sys.maxsize))
     if sample is None:
         return limited
+
+    # Collect the indices of each group
     candidates = list(limited)
     chosen: list[int] = []
     indices_of_group: dict[Hashable, list[int]] = {}
@@ -326,6 +320,7 @@ def choose_sample(
         else:
             indices_of_group.setdefault(name, []).append(index)
 
+    # Of each group, take the first of its share in an order that depends on seed and key only
     counts = {name: len(indices) for name, indices in indices_of_group.items()}
     shares = _proportional_counts(counts, sample)
     for name, indices in indices_of_group.items():
@@ -352,8 +347,8 @@ def _proportional_counts(
         return dict(counts)
     shares = {name: max(1, size * n // total) for name, n in counts.items()}
 
-    # Groups that were rounded down share the rest by their remainders. Ties are broken by name,
-    # so that a sample does not depend on the order of rows. Others were rounded up to one.
+    # Groups that were rounded down share the rest by their remainders; others were rounded up
+    # to one. Ties are broken by name, so that a sample does not depend on the order of rows.
     rounded_down = [name for name, n in counts.items() if size * n >= total]
     rounded_down.sort(key=lambda name: (-(size * counts[name] % total), repr(name)))
     for name in rounded_down:

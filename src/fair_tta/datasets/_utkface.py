@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from fair_tta._io import UnlistedFolder, walk_files
-from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record, Split
+from fair_tta.datasets._records import Dataset, Problem, ProblemKind, Record
 from fair_tta.datasets._source import Source, record_of_task
 from fair_tta.datasets._tasks import DEFAULT_AGES, AgeCut, BenchmarkTask
 
@@ -36,7 +35,6 @@ def read_utkface(
     task: BenchmarkTask,
     *,
     ages: AgeCut = DEFAULT_AGES,
-    names: Iterable[str] | None = None,
     check_images: bool = True,
 ) -> Dataset:
     """Read the UTKFace of a local folder, all of it: it has no splits.
@@ -49,24 +47,18 @@ def read_utkface(
         root: a folder with the files in it or in folders of it, or with a folder `UTKFace`.
         task: what to read.
         ages: who is young and who is old.
-        names: the names of the files, if the folder should not be searched.
         check_images: whether images must be there and not empty.
     """
     UTKFACE.check_task(task, ("age", "gender", "race"))
-    if names is None:
-        base = UTKFACE.check_root(root)
-        base = UTKFACE.find(base, [""], _FOLDERS) or base
-        paths: Iterable[Path | UnlistedFolder] = _list_images(base)
-    else:
-        base = Path(root)
-        paths = (base / name for name in names)
+    base = UTKFACE.check_root(root)
+    base = UTKFACE.find(base, [""], _FOLDERS) or base
     parameters: dict[str, str | int] = {
-        "split": Split.ALL.value,
+        "split": "all",
         "races": ", ".join(_RACES),
     }
     if "age" in (task.target, *task.sensitive):
         parameters.update(ages.limits)
-    rows = (_record_of_name(path, task, ages) for path in paths)
+    rows = (_record_of_name(path, task, ages) for path in _list_images(base))
     return UTKFACE.dataset(task, base, rows, parameters, check_images)
 
 

@@ -19,6 +19,7 @@ DIR/waterbird_complete95_forest2water2/
     ...""",
 )
 _FOLDER = "waterbird_complete95_forest2water2"
+# Relative to the folder that the user names
 _FOLDERS = (
     "", _FOLDER, "waterbirds", "Waterbirds", f"waterbirds/{_FOLDER}", f"Waterbirds/{_FOLDER}",
     "waterbirds_v1.0", "waterbirds/waterbirds_v1.0",
@@ -28,25 +29,24 @@ _COLUMNS = ("img_filename", "y", "split", "place")
 # The codes of the file. The task's labels have another order, because the paper names water first.
 _BIRD = {"0": "land bird", "1": "water bird"}
 _BACKGROUND = {"0": "land", "1": "water"}
-_SPLITS = {Split.TRAIN: "0", Split.VALIDATION: "1", Split.TEST: "2"}
+_CODE_OF_SPLIT = {"train": "0", "validation": "1", "test": "2"}
 
 
 def read_waterbirds(
     root: str | os.PathLike[str],
-    task: BenchmarkTask | None = None,
+    task: BenchmarkTask,
     *,
-    split: Split = Split.TEST,
+    split: Split = "test",
     check_images: bool = True,
 ) -> Dataset:
     """Read the Waterbirds of a local folder.
 
     Args:
         root: the folder with `metadata.csv`, or one above it.
-        task: the paper's only pair, bird type x background, if None.
+        task: what to read.
         split: the part to read.
         check_images: whether images must be there; False reads labels only.
     """
-    task = task or BenchmarkTask.find("Waterbirds", "bird type", "background")
     WATERBIRDS.check_task(task, ("bird type", "background"))
     base = WATERBIRDS.check_root(root)
     table = WATERBIRDS.table(base, _FOLDERS, ["metadata.csv"], _COLUMNS)
@@ -56,12 +56,12 @@ def read_waterbirds(
             if isinstance(row, Problem):
                 yield row
                 continue
-            name, bird, part, background = (row.cells[column] for column in _COLUMNS)
-            if split is not Split.ALL:
-                if _without_fraction(part) not in _SPLITS.values():
+            name, bird, part, background = row.cells.values()
+            if split != "all":
+                if _without_fraction(part) not in _CODE_OF_SPLIT.values():
                     yield value_problem(name, "split", part)
                     continue
-                if _without_fraction(part) != _SPLITS[split]:
+                if _without_fraction(part) != _CODE_OF_SPLIT[split]:
                     continue
             values = {
                 "bird type": _BIRD.get(_without_fraction(bird), bird),
@@ -71,7 +71,7 @@ def read_waterbirds(
             }
             yield record_of_task(task, values, table.path.parent / name, name)
 
-    return WATERBIRDS.dataset(task, base, rows(), {"split": split.value}, check_images)
+    return WATERBIRDS.dataset(task, base, rows(), {"split": split}, check_images)
 
 
 def _without_fraction(number: str) -> str:

@@ -49,7 +49,7 @@ from fair_tta.lab.runs._runner import Runner
 from fair_tta.lab.runs._store import ROWS_FILE, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
 from fair_tta.methods._base import Adapter
-from fair_tta.metrics._answer_table import check_clusters, read_clusters
+from fair_tta.metrics._clusters import check_clusters, read_clusters
 from fair_tta.metrics._scores import AnswerTableBuilder
 
 AUDIT_FILE = "audit.json"
@@ -66,7 +66,7 @@ class FolderAudit:
 
     Attributes:
         audit: the figures. Warnings of small groups are in `Audit.warnings` only.
-        problems: what was left out.
+        problems: rows and images that were left out.
         out: the folder of the files; None if none were written.
         adapters: the methods that answered, fitted if they had to be.
         embedded: how many images are embedded in the report.
@@ -113,9 +113,10 @@ def audit_folder(
         values: ``Labels(...).scan()``.
         out: a folder for ``rows.sqlite``, ``audit.json``, ``report.html``, ``card.md``,
             ``predictions.csv`` and ``problems.csv``; made if it does not exist.
-        **options: the fields of `FolderAuditOptions`: ``skip_unknown limit sample harmful
-            interval restart embed_images reference reference_is_data fail_if fail_on
-            notes progress fitting engine model conclude``.
+        **options: fields of `fair_tta.lab._folder_options.FolderAuditOptions`, which
+            explains them: ``skip_unknown limit sample harmful interval restart
+            embed_images reference reference_is_data fail_if fail_on notes progress
+            fitting engine model conclude``.
     """
     return FolderRun(
         classifier, adapters, values, Path(out), FolderAuditOptions(**options)
@@ -180,6 +181,8 @@ class FolderRun:
             )
         parse_harmful(options.harmful, self.classifier.targets)
         check_limit_and_sample(options.limit, options.sample)
+
+        # The label file may lie in the output folder, but must not be overwritten
         label_file = self.values.labels.file
         outputs = {(self.folder / name).resolve() for name in (ROWS_FILE, *AUDIT_FILES)}
         if label_file.resolve() in outputs:
@@ -207,7 +210,7 @@ class FolderRun:
         allowed = self.values.allowed_values(
             self._names, skip_unknown=options.skip_unknown
         )
-        rows = _number(self.values.records(allowed))
+        rows = _numbered(self.values.records(allowed))
         limit = options.limit
         if limit is not None:
             # By number, as problems of the whole file do not count
@@ -270,6 +273,7 @@ class FolderRun:
             seed=self.classifier._vision.seed,
             read_ahead=True,
         )
+        # How many rows are expected for the progress bar; problems of the whole file are not rows
         n_rows = self.values.row_count
         n_expected = min(n_rows, options.limit or n_rows, options.sample or n_rows)
         n_finished = 0
@@ -337,6 +341,7 @@ class FolderRun:
         """Return the audit with its remarks, outcomes of thresholds and conclusion."""
         options = self.options
         document = audit.document
+        # Remarks say which rows and methods the figures are of: they come before the warnings
         remarks = [*options.notes]
         if self.values.labels.is_joined_by_position:
             remarks.append(_JOINED_BY_POSITION_NOTE)
@@ -367,12 +372,12 @@ class FolderRun:
 
 
 class _Answers:
-    """What is kept of the rows: numbers for the figures, problems, and images to show.
+    """Numbers for the figures, problems, and images to show, collected row by row.
 
     Attributes:
         adapters: by the names of their runs.
         tables: the numbers of each run.
-        problems: what was left out.
+        problems: rows and images that were left out.
         gallery: candidates for the images in the report.
         n_records: how many rows had labels, readable image or not.
     """
@@ -425,7 +430,7 @@ def _prediction_cells(
     return cells
 
 
-def _number(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
+def _numbered(rows: Iterable[Record | Problem]) -> Iterator[NumberedRow]:
     """Yield rows with their numbers; a problem of the whole file does not count."""
     number = 0
     for row in rows:

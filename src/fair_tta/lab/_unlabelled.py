@@ -104,6 +104,7 @@ def examine_folder(
     Returns:
         The examination, and how many images could not be used.
     """
+    # Every method is compared with zero-shot, which is always predicted
     compared = {
         name: adapter
         for name, adapter in adapters.items()
@@ -120,6 +121,7 @@ def examine_folder(
     )
     options.fitted(fitted)
 
+    # Answers pass by one at a time, and are collected by the examination
     answers = predict_images(
         classifier,
         [ZeroShot(), *fitted.adapters.values()],
@@ -152,10 +154,10 @@ def examine_folder(
 
 
 class _UsableAnswers:
-    """An iterable of the answers that there are, which reports and counts the others.
+    """Iterates over answers once; images that cannot be used are reported and counted.
 
     Attributes:
-        problems: why images could not be used.
+        problems: reasons why images could not be used.
         warnings: of the examination; complete after the last answer.
     """
 

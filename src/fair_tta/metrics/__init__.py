@@ -64,7 +64,7 @@ __all__ = [
     "worst_group_accuracy",
 ]
 
-# What is defined but not listed above is a public function all the same.
-_others = sorted(_functions.FUNCTIONS.keys() - set(__all__))
-globals().update({name: _functions.FUNCTIONS[name] for name in _others})
-__all__.extend(_others)
+# A definition that is not listed above has a public function all the same.
+_unlisted = sorted(_functions.FUNCTIONS.keys() - set(__all__))
+globals().update({name: _functions.FUNCTIONS[name] for name in _unlisted})
+__all__.extend(_unlisted)

@@ -16,11 +16,11 @@ from fair_tta.errors import FairTTAError, SmallGroupWarning
 SMALL_GROUP = 30
 """Groups with fewer images warn."""
 
-_LISTED = 8
+_MAX_LISTED_NAMES = 8
 
 
 class GroupBy(Enum):
-    """What a group is, for worst-group figures."""
+    """The images that a group has in common."""
 
     TARGET_AND_SENSITIVE = "(y, s)"
     """Images of one class with one sensitive value, as in the paper's tables."""
@@ -30,30 +30,29 @@ class GroupBy(Enum):
 
 
 GroupByText: TypeAlias = Literal["target and sensitive", "sensitive"]
-"""The same in the words of arguments."""
+"""The words for `GroupBy` in arguments."""
 
-_OVER = {
+_GROUP_BY_TEXTS = {
     "target and sensitive": GroupBy.TARGET_AND_SENSITIVE,
     "sensitive": GroupBy.SENSITIVE,
 }
 
 
-def parse_group_by(argument: str, over: GroupBy | GroupByText) -> GroupBy:
-    """Return what a group is; an error if the words say neither."""
-    if isinstance(over, GroupBy):
-        return over
-    if over not in _OVER:
-        words = " or ".join(map(repr, _OVER))
+def parse_group_by(argument: str, text: GroupBy | GroupByText) -> GroupBy:
+    """Return the `GroupBy` of a text, or raise if there is none."""
+    if isinstance(text, GroupBy):
+        return text
+    if text not in _GROUP_BY_TEXTS:
+        texts = " or ".join([repr(known) for known in _GROUP_BY_TEXTS])
         raise FairTTAError(
-            f"`{argument}` should be {words} (got {over!r}).", argument=argument
+            f"`{argument}` should be {texts} (got {text!r}).", argument=argument
         )
-    return _OVER[over]
+    return _GROUP_BY_TEXTS[text]
 
 
 if TYPE_CHECKING:
-    from typing_extensions import (
-        TypeVar,
-    )  # whose default lets `Estimate` stand without brackets
+    # The default lets `Estimate` stand without brackets.
+    from typing_extensions import TypeVar
 
     Bounded = TypeVar("Bounded", bound=float, default=float)
 else:
@@ -67,10 +66,10 @@ class Estimate(Struct, Generic[Bounded], frozen=True, forbid_unknown_fields=True
 
     Attributes:
         value: the figure, None if it is not defined.
-        n: on how many images it rests.
+        n: the images that it rests on.
         low: lower end of its interval, None if it has none.
         high: upper end of its interval.
-        reason: why there is no value, or what a value does not cover.
+        reason: the reason why there is no value, or what a value does not cover.
 
     Example:
         >>> float(Estimate(0.8, n=50))
@@ -108,68 +107,70 @@ class Estimate(Struct, Generic[Bounded], frozen=True, forbid_unknown_fields=True
         """
         if self.is_withheld:
             return f"{self.reason}"
-        value = _percent(self.value, sign, unit)
+        value = _format_share(self.value, sign, unit)
         if self.low is None:
             return value
-        low = _percent(self.low, sign, unit)
-        high = _percent(self.high, sign, unit)
+        low = _format_share(self.low, sign, unit)
+        high = _format_share(self.high, sign, unit)
         return f"{value} [{low}, {high}]"
 
 
-def _percent(share: float | None, sign: str, unit: str) -> str:
-    """Return a share in percent, with one digit."""
+def _format_share(share: float | None, sign: str, unit: str) -> str:
+    """Return a share in percent, with one digit after the point."""
     return f"{100 * (share or 0.0):{sign}.1f}{unit}"
 
 
 def direction(low: float | None, high: float | None) -> int:
-    """The direction that an interval of a change shows: 1 up, -1 down, 0 if neither.
+    """Return the direction that the interval of a change shows: 1 up, -1 down, 0 neither.
 
     Every mark "better" or "worse" in tables and reports follows this rule.
     """
     if low is None or high is None:
         return 0
-    return int(low > 0) - int(high < 0)
+    if low > 0:
+        return 1
+    return -1 if high < 0 else 0
 
 
 def undefined_estimate(reason: str, n: int = 0) -> Estimate:
-    """Return an estimate without a value, and why it has none."""
+    """Return an estimate without a value, and the reason why it has none."""
     return Estimate(None, n, reason=reason)
 
 
 def group_label(*names: Hashable) -> str:
-    """How messages name a group: ``blond / man``."""
-    return " / ".join(map(str, names))
+    """Return the name of a group in messages: ``blond / man``."""
+    return " / ".join([str(name) for name in names])
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Names for a message, not too many."""
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    """Return the first names for a message, and how many more there are."""
+    text = ", ".join(names[:_MAX_LISTED_NAMES])
+    more = len(names) - _MAX_LISTED_NAMES
+    return f"{text} and {more} more" if more > 0 else text
 
 
-def small_group_sentences(sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Sentences on groups that have few images or none."""
-    few = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL_GROUP]
+def small_group_sentences(sizes: Mapping[str, int]) -> list[str]:
+    """Return sentences on groups that have few images or none, from ``{name: images}``."""
+    small = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL_GROUP]
     empty = [name for name, n in sizes.items() if n == 0]
-    return (
-        *(
-            [
-                f"Fewer than {SMALL_GROUP} images, so figures are uncertain: {list_names(few)}."
-            ]
-            if few
-            else []
-        ),
-        *([f"No images, so no figures: {list_names(empty)}."] if empty else []),
-    )
+    sentences = []
+    if small:
+        sentences.append(
+            f"Fewer than {SMALL_GROUP} images, so figures are uncertain: {list_names(small)}."
+        )
+    if empty:
+        sentences.append(f"No images, so no figures: {list_names(empty)}.")
+    return sentences
 
 
 def warn_small_groups(sizes: Mapping[str, int], stacklevel: int = 3) -> None:
-    """Warn if a group that is there has few images. (Empty ones are NaN with a reason.)"""
-    for sentence in small_group_sentences({name: n for name, n in sizes.items() if n}):
+    """Warn if a group has few images. Empty ones do not warn: they are NaN with a reason."""
+    present = {name: n for name, n in sizes.items() if n}
+    for sentence in small_group_sentences(present):
         warnings.warn(sentence, SmallGroupWarning, stacklevel=stacklevel)
 
 
 def missing_groups_note(sizes: Mapping[str, int]) -> str | None:
-    """What a minimum or a gap over groups does not cover."""
+    """Return a note on the groups that a minimum or a gap leaves out; None if there are none."""
     empty = [name for name, n in sizes.items() if n == 0]
     return f"left out, no images: {list_names(empty)}" if empty else None

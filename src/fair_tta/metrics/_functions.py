@@ -11,13 +11,10 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from fair_tta.metrics import definitions
-from fair_tta.metrics._answer_table import (
-    AnswerTable,
-    check_clusters,
-    read_answer_table,
-    read_clusters,
-)
-from fair_tta.metrics._calibration import read_entropies
+from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
+from fair_tta.metrics._arrays import read_entropies
+from fair_tta.metrics._clusters import check_clusters, read_clusters
+from fair_tta.metrics._custom_metrics import indifference, indifference_change
 from fair_tta.metrics._estimates import (
     Estimate,
     GroupBy,
@@ -26,7 +23,6 @@ from fair_tta.metrics._estimates import (
     warn_small_groups,
 )
 from fair_tta.metrics._metric import CustomMetric, MetricDefinition
-from fair_tta.metrics._score_figures import indifference, indifference_change
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Column, Sensitive, Targets, Values
 from fair_tta.metrics.definitions import METRICS
@@ -35,7 +31,7 @@ from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 P = ParamSpec("P")
 
 _WIDTH = 88  # of documentation, which `help` indents by 4
-_STACK = 5  # calls from the warning to the line of the user
+_STACK_LEVEL = 5  # calls from the warning to the line of the user
 
 _PARAMETERS = {
     "y_true": "true labels, names or numbers.",
@@ -56,56 +52,56 @@ def metric_function(
     template: Callable[Concatenate[MetricDefinition, P], Estimate],
     definition: MetricDefinition,
 ) -> Callable[P, Estimate]:
-    """Return a function with the parameters of the template that measures what is defined."""
-    whole = inspect.signature(template)
-    signature = whole.replace(parameters=[*whole.parameters.values()][1:])
+    """Return a function with the parameters of the template that measures a metric."""
+    template_signature = inspect.signature(template)
+    _definition, *parameters = template_signature.parameters.values()
+    signature = template_signature.replace(parameters=parameters)
 
     def function(*args: P.args, **kwargs: P.kwargs) -> Estimate:
-        signature.bind(*args, **kwargs)  # its errors do not name the template
+        # Bound here too, so that errors do not name the template.
+        signature.bind(*args, **kwargs)
         return template(definition, *args, **kwargs)
 
+    annotations = dict(template.__annotations__)
+    del annotations["definition"]
     described: Any = function
     described.__name__ = described.__qualname__ = definition.name
     described.__doc__ = documentation(definition, signature)
     described.__signature__ = signature
-    described.__annotations__ = {
-        name: note
-        for name, note in template.__annotations__.items()
-        if name != "definition"
-    }
+    described.__annotations__ = annotations
     return function
 
 
 def documentation(definition: MetricDefinition, signature: inspect.Signature) -> str:
     """Return a docstring: words, formula, the value of no disparity, parameters, an example."""
-    parts = [textwrap.fill(definition.meaning or f"{definition.title}.", _WIDTH)]
+    paragraphs = [textwrap.fill(definition.meaning or f"{definition.title}.", _WIDTH)]
     if definition.formula:
-        parts.append(_formulas(definition, with_values="over" in signature.parameters))
+        paragraphs.append(_formulas(definition, signature))
     if definition.no_disparity:
-        parts.append(f"No disparity: {definition.no_disparity}.")
+        paragraphs.append(f"No disparity: {definition.no_disparity}.")
     if definition.notes:
-        parts.append(textwrap.fill(definition.notes, _WIDTH))
-    explained = [f"    {name}: {_PARAMETERS[name]}" for name in signature.parameters]
-    parts.append("\n".join(["Args:", *explained]))
+        paragraphs.append(textwrap.fill(definition.notes, _WIDTH))
+    lines = [f"    {name}: {_PARAMETERS[name]}" for name in signature.parameters]
+    paragraphs.append("\n".join(["Args:", *lines]))
     if definition.example:
-        parts.append("Example:\n" + textwrap.indent(definition.example, "    "))
-    return "\n\n".join(parts) + "\n"
+        paragraphs.append("Example:\n" + textwrap.indent(definition.example, "    "))
+    return "\n\n".join(paragraphs) + "\n"
 
 
-def _formulas(definition: MetricDefinition, *, with_values: bool) -> str:
+def _formulas(definition: MetricDefinition, signature: inspect.Signature) -> str:
     """Return the formula, and that over sensitive values alone if there is one."""
-    if not with_values:
+    if "over" not in signature.parameters:
         return f"``{definition.formula}``"
-    of_values = _over_values(definition)
-    return f"``{definition.formula}``, or with ``over='sensitive'``\n``{of_values.formula}``"
+    over_values = _over_values(definition)
+    return f"``{definition.formula}``, or with ``over='sensitive'``\n``{over_values.formula}``"
 
 
 def _over_values(definition: MetricDefinition) -> MetricDefinition:
-    """Return the definition of the same over sensitive values alone."""
+    """Return the definition of the same metric over sensitive values alone."""
     return METRICS[f"{definition.name}_s"]
 
 
-def _of_everybody(
+def _of_all_images(
     definition: MetricDefinition,
     y_true: Column,
     y_pred: Column,
@@ -116,8 +112,8 @@ def _of_everybody(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
-    return _measured(definition, columns, interval)
+    table = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    return _measure(definition, table, interval)
 
 
 def _of_groups(
@@ -131,8 +127,8 @@ def _of_groups(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
-    return _measured(definition, columns, interval)
+    table = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    return _measure(definition, table, interval)
 
 
 def _of_either_groups(
@@ -147,10 +143,11 @@ def _of_either_groups(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    is_of_values = parse_group_by("over", over) is GroupBy.SENSITIVE
-    columns = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
-    chosen = _over_values(definition) if is_of_values else definition
-    return _measured(chosen, columns, interval)
+    group_by = parse_group_by("over", over)
+    table = read_answer_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    if group_by is GroupBy.SENSITIVE:
+        definition = _over_values(definition)
+    return _measure(definition, table, interval)
 
 
 def _of_confidences(
@@ -162,11 +159,11 @@ def _of_confidences(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    columns = read_answer_table(
+    table = read_answer_table(
         y_true, [y_pred], None, None, None, clusters, truth_has_classes=False
     )
-    scores = Scores(confidence=confidence)._checked(columns.n)
-    return _measured(definition, replace(columns, scores=(scores,)), interval)
+    scores = Scores(confidence=confidence)._checked(table.n)
+    return _measure(definition, replace(table, scores=(scores,)), interval)
 
 
 def _of_probabilities(
@@ -179,24 +176,25 @@ def _of_probabilities(
 ) -> Estimate:
     scores = Scores(entropy=read_entropies(probabilities, entropies))
     n = len(scores.entropy)
-    numbers = None if clusters is None else read_clusters(clusters, n)
-    # Neither labels nor answers matter: they are all the same here.
-    nothing = np.zeros(n, np.int64)
-    columns = AnswerTable(("",), {}, nothing, nothing, (nothing,), (scores,), numbers)
-    return _measured(definition, columns, interval)
+    # Neither labels nor answers matter: all images have one class, which is answered.
+    zeros = np.zeros(n, np.int64)
+    cluster_codes = None if clusters is None else read_clusters(clusters, n)
+    table = AnswerTable(("",), {}, zeros, zeros, (zeros,), (scores,), cluster_codes)
+    return _measure(definition, table, interval)
 
 
-def _measured(
-    definition: MetricDefinition, columns: AnswerTable, interval: Interval | None
+def _measure(
+    definition: MetricDefinition, table: AnswerTable, interval: Interval | None
 ) -> Estimate:
-    check_clusters(columns.clusters)
+    check_clusters(table.clusters)
     if definition.over is not None:
-        warn_small_groups(columns.sizes_by_name(definition.over), _STACK)
-    how = None if interval is None else read_interval(interval)
-    return definition.estimate(columns, 0, how)
+        warn_small_groups(table.sizes_by_name(definition.over), _STACK_LEVEL)
+    bootstrap = None if interval is None else read_interval(interval)
+    return definition.estimate(table, 0, bootstrap)
 
 
-accuracy = metric_function(_of_everybody, definitions.ACCURACY)
+# One line for each function, so that type checkers know its parameters.
+accuracy = metric_function(_of_all_images, definitions.ACCURACY)
 balanced_accuracy = metric_function(_of_groups, definitions.BALANCED_ACCURACY)
 worst_group_accuracy = metric_function(
     _of_either_groups, definitions.WORST_GROUP_ACCURACY
@@ -217,7 +215,7 @@ expected_calibration_error = metric_function(
     _of_confidences, definitions.EXPECTED_CALIBRATION_ERROR
 )
 
-# Audits have it by attribute of the model, so it is not among `METRICS`.
+# Audits have one for each attribute that the model names, so it is not among `METRICS`.
 _INDIFFERENCE = CustomMetric(
     "average_sensitive_indifference",
     indifference,
@@ -236,24 +234,40 @@ average_sensitive_indifference = metric_function(_of_probabilities, _INDIFFERENC
 
 
 def template_of(definition: MetricDefinition) -> Callable[..., Estimate]:
-    """Return the template whose parameters a definition takes."""
-    score = definition.score if isinstance(definition, CustomMetric) else None
-    if score is not None:
-        return _of_probabilities if score == "entropy" else _of_confidences
+    """Return the template with the parameters that a definition needs."""
+    if isinstance(definition, CustomMetric) and definition.score == "entropy":
+        return _of_probabilities
+    if isinstance(definition, CustomMetric) and definition.score == "confidence":
+        return _of_confidences
     if definition.over is None:
-        return _of_everybody
+        return _of_all_images
     return _of_either_groups if f"{definition.name}_s" in METRICS else _of_groups
 
 
+def _is_over_values(name: str) -> bool:
+    """Return whether a metric is `over="sensitive"` of another one's function."""
+    return name.endswith("_s") and name.removesuffix("_s") in METRICS
+
+
 FUNCTIONS: dict[str, Callable[..., Estimate]] = {
-    _INDIFFERENCE.name: average_sensitive_indifference
+    function.__name__: function
+    for function in (
+        accuracy,
+        balanced_accuracy,
+        worst_group_accuracy,
+        bias,
+        typical_gap,
+        equalized_odds_difference,
+        equal_opportunity_difference,
+        demographic_parity_difference,
+        average_target_confidence,
+        expected_calibration_error,
+        average_sensitive_indifference,
+    )
 }
 """All functions that are made from definitions, by name."""
 
-# A definition has its function without a line of its own; those above are for type checkers.
+# A definition has its function without a line of its own above.
 for _name, _definition in METRICS.items():
-    if _name.endswith("_s") and _name[:-2] in METRICS:
-        continue  # `over="sensitive"` of the other
-    if _name not in globals():
-        globals()[_name] = metric_function(template_of(_definition), _definition)
-    FUNCTIONS[_name] = globals()[_name]
+    if _name not in FUNCTIONS and not _is_over_values(_name):
+        FUNCTIONS[_name] = metric_function(template_of(_definition), _definition)

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _rates as rates_of
-from fair_tta.metrics._answer_table import (
-    AnswerTable,
-    check_clusters,
-    read_answer_table,
-)
+from fair_tta.metrics import _rates
+from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
+from fair_tta.metrics._clusters import check_clusters
 from fair_tta.metrics._estimates import (
     Estimate,
     GroupBy,
@@ -29,18 +25,29 @@ from fair_tta.metrics._estimates import (
     undefined_estimate,
     warn_small_groups,
 )
-from fair_tta.metrics._metric import MetricDefinition, RateMetric, with_reason
+from fair_tta.metrics._metric import (
+    MetricDefinition,
+    RateMetric,
+    estimate_with_reason,
+)
 from fair_tta.metrics._scores import Scores
-from fair_tta.metrics._types import Column, Floats, Mask, Sensitive, Targets, Values
+from fair_tta.metrics._types import (
+    Column,
+    Floats,
+    Ints,
+    Mask,
+    Sensitive,
+    Targets,
+    Values,
+)
 from fair_tta.metrics.intervals import _extremes as extremes
 from fair_tta.metrics.intervals._accuracies import rate_change_bounds
-from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval, read_interval
+from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 from fair_tta.metrics.intervals._closed_forms import wilson
-from fair_tta.metrics.intervals._extremes import class_extreme_bounds
 
 
 @dataclass(frozen=True)
-class Rates:
+class ClassRates:
     """Three rates of one class, in one group or as gaps between groups."""
 
     true_positive_rate: Estimate
@@ -59,22 +66,21 @@ def group_accuracy(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> dict[Hashable, Estimate]:
-    """Accuracy of each group with Wilson's interval, by name; empty groups are NaN.
+    """Return the accuracy of each group with Wilson's interval, by name; empty groups are NaN.
 
-    A group is called by its value, by the tuple of its values if there are several attributes, and
-    by ``(target, *values)`` with ``over="target and sensitive"``.
+    The name of a group is its value, the tuple of its values if there are several attributes, or
+    ``(target, *values)`` with ``over="target and sensitive"``.
     """
-    columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    groups = parse_group_by("over", over)
-    right, n = columns.correct_and_total(0, groups)
-    warn_small_groups(columns.sizes_by_name(groups))
+    table = _read_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    group_by = parse_group_by("over", over)
+    warn_small_groups(table.sizes_by_name(group_by))
     level = None if interval is None else read_interval(interval).level
-    weights = columns.effective_weights(0, groups)
+    correct, total = table.correct_and_total(0, group_by)
+    weights = table.effective_weights(0, group_by)
     accuracies = {}
-    for i, cell in enumerate(columns.cells(groups)):
-        name = cell[0] if len(cell) == 1 else cell
-        accuracies[name] = rate_estimate(
-            right[i], n[i], level, group_label(*cell), weights[i]
+    for index, cell in enumerate(table.cells(group_by)):
+        accuracies[_group_key(cell)] = rate_estimate(
+            correct[index], total[index], level, group_label(*cell), weights[index]
         )
     return accuracies
 
@@ -88,8 +94,10 @@ def class_gaps(
     values: Values | None = None,
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
-) -> dict[Hashable, Rates]:
-    """For each class the gaps between groups of TPR, FPR and selection rate; 0: no disparity.
+) -> dict[Hashable, ClassRates]:
+    """Return, for each class, the gaps between groups of TPR, FPR and selection rate.
+
+    0 means no disparity.
 
     Example:
         >>> truth, answers = ["cat", "dog"] * 60, ["cat", "dog"] * 30 + ["cat", "cat"] * 30
@@ -97,11 +105,11 @@ def class_gaps(
         >>> gaps["dog"].true_positive_rate.value
         1.0
     """
-    columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
-    how = None if interval is None else read_interval(interval)
-    gaps = gaps_of_classes(columns, 0, how)
-    return dict(zip(columns.targets, gaps, strict=True))
+    table = _read_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+    level = None if interval is None else read_interval(interval).level
+    gaps = gaps_of_classes(table, 0, level)
+    return dict(zip(table.targets, gaps, strict=True))
 
 
 def group_rates(
@@ -113,14 +121,18 @@ def group_rates(
     values: Values | None = None,
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
-) -> dict[Hashable, Rates]:
-    """For each ``(target, *values)`` TPR, FPR and selection rate with Wilson's intervals."""
-    columns = _read(y_true, [y_pred], sensitive, targets, values, clusters)
-    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+) -> dict[Hashable, ClassRates]:
+    """Return TPR, FPR and selection rate of each ``(target, *values)`` with Wilson's intervals."""
+    table = _read_table(y_true, [y_pred], sensitive, targets, values, clusters)
+    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
     level = None if interval is None else read_interval(interval).level
-    table = rates_of_groups(columns, 0, level)
-    cells = columns.cells(GroupBy.TARGET_AND_SENSITIVE)
-    return dict(zip(cells, (rates for row in table for rates in row), strict=True))
+    rates: dict[Hashable, ClassRates] = {}
+    for group, rates_of_group in zip(
+        table.groups, rates_of_groups(table, 0, level), strict=True
+    ):
+        for target, rates_of_class in zip(table.targets, rates_of_group, strict=True):
+            rates[(target, *group)] = rates_of_class
+    return rates
 
 
 def paired_difference(
@@ -136,7 +148,7 @@ def paired_difference(
     interval: Interval = 0.95,
     clusters: Column | None = None,
 ) -> Estimate:
-    """How a metric changes from one run to another on the same images, ``after - before``.
+    """Return the change of a metric from one run to another on the same images, ``after - before``.
 
     The metric is one of `fair_tta.metrics.definitions`. What both runs get right or wrong together
     cancels, so the interval is narrower than those of the runs suggest.
@@ -159,161 +171,23 @@ def paired_difference(
             f"(got {metric!r}).",
             argument="metric",
         )
-    how = read_interval(interval)
-    columns = _read(y_true, [before, after], sensitive, targets, values, clusters)
+    bootstrap = read_interval(interval)
+    table = _read_table(y_true, [before, after], sensitive, targets, values, clusters)
     if scores is not None:
-        checked = (of_run._checked(columns.n) for of_run in scores)
-        columns = replace(columns, scores=tuple(checked))
-    if (
-        clusters is not None
-        and isinstance(metric, RateMetric)
-        and metric.change is None
-    ):
+        checked = tuple(scores_of_run._checked(table.n) for scores_of_run in scores)
+        table = replace(table, scores=checked)
+    is_resampled = isinstance(metric, RateMetric) and metric.intervals is None
+    if clusters is not None and is_resampled:
         raise FairTTAError(
             "`clusters` should be None for a metric that images are resampled for "
-            f"(got {metric.name!r}): give the metric a `change` of its own.",
+            f"(got {metric.name!r}): define the metric with `intervals`.",
             argument="clusters",
         )
-    warn_small_groups(columns.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
-    return metric.difference(columns, 0, 1, how)
+    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+    return metric.difference(table, 0, 1, bootstrap)
 
 
-def rate_estimate(
-    right: int, n: int, level: float | None, name: str, weight: float = 1.0
-) -> Estimate:
-    """A share of n images with Wilson's interval; `weight` is what an image counts for in that."""
-    right, n = int(right), int(n)
-    if n == 0:
-        return undefined_estimate(f"no images: {name}")
-    ends = (None, None) if level is None else wilson(right * weight, n * weight, level)
-    return Estimate(right / n, n, *ends)
-
-
-def rates_of_groups(
-    columns: AnswerTable, run: int, level: float | None
-) -> list[list[Rates]]:
-    """``[groups][targets]``, with Wilson's intervals."""
-    counts = columns.counts(run)
-    true, answered, right = counts.sum(2), counts.sum(1), np.einsum("gcc->gc", counts)
-    n = true.sum(1)
-
-    def rates(g: int, c: int) -> Rates:
-        group, target = columns.groups[g], columns.targets[c]
-        here, given, own = (
-            columns.group_codes == g,
-            columns.answers[run] == c,
-            columns.truth == c,
-        )
-        hits, size, said = right[g, c], true[g, c], answered[g, c]
-        parts = (
-            (hits, size, group_label(target, *group), here & own),
-            (
-                said - hits,
-                n[g] - size,
-                group_label(f"not {target}", *group),
-                here & ~own,
-            ),
-            (said, n[g], group_label(*group), here),
-        )
-        found = (
-            rate_estimate(k, of, level, name, columns.effective_weight(m, given))
-            for k, of, name, m in parts
-        )
-        return Rates(*found)
-
-    return [
-        [rates(g, c) for c in range(len(columns.targets))]
-        for g in range(len(columns.groups))
-    ]
-
-
-def _class_gaps(
-    name: str, rates: Callable[[Floats], Floats], forms: extremes.LinearForms
-) -> RateMetric:
-    return RateMetric(
-        name,
-        rates,
-        rates_of.gap,
-        is_gap=True,
-        interval=partial(class_extreme_bounds, forms),
-    )
-
-
-TRUE_POSITIVE_GAPS = _class_gaps(
-    "true_positive_rate_gaps",
-    rates_of.true_positive,
-    extremes.true_positive_differences,
-)
-FALSE_POSITIVE_GAPS = _class_gaps(
-    "false_positive_rate_gaps",
-    rates_of.false_positive,
-    extremes.false_positive_differences,
-)
-SELECTION_GAPS = _class_gaps(
-    "selection_rate_gaps", rates_of.selection, extremes.selection_differences
-)
-_CLASS_GAPS = (TRUE_POSITIVE_GAPS, FALSE_POSITIVE_GAPS, SELECTION_GAPS)
-
-
-def gaps_of_classes(
-    columns: AnswerTable, run: int, how: Bootstrap | None
-) -> list[Rates]:
-    """Gaps between groups for each class."""
-    metrics, counts = _CLASS_GAPS, columns.counts(run)
-    true = counts.sum(2)
-    n = true.sum(1, keepdims=True)
-    bases = true, n - true, n + 0 * true
-    values = [metric(counts) for metric in metrics]
-    ends = [(value + np.nan, value + np.nan) for value in values]
-    if how is not None:
-        ends = [
-            m.interval(columns, run, how.level)
-            for m in metrics
-            if m.interval is not None
-        ]
-
-    def gap(i: int, c: int) -> Estimate:
-        target = columns.targets[c]
-        what = ((target,), (f"not {target}",), ())[i]
-        groups = zip(columns.groups, bases[i][:, c].tolist(), strict=True)
-        sizes = {group_label(*what, *group): size for group, size in groups}
-        low, high = (end[c] for end in ends[i])
-        return with_reason(
-            float(values[i][c]),
-            sum(sizes.values()),
-            low,
-            high,
-            missing_groups_note(sizes),
-        )
-
-    return [Rates(*(gap(i, c) for i in range(3))) for c in range(len(columns.targets))]
-
-
-def share_estimate(
-    columns: AnswerTable,
-    mask: Mask,
-    level: float | None,
-    name: str,
-    was: Mask,
-    now: Mask | None = None,
-) -> Estimate:
-    """The share of some images that `was` counts; with `now` how it changes on the same images."""
-    n = int(mask.sum())
-    if now is None:
-        return rate_estimate(
-            int(was[mask].sum()), n, level, name, columns.effective_weight(mask, was)
-        )
-    if n == 0:
-        return undefined_estimate(f"no images: {name}")
-    gone, come = int((was & ~now)[mask].sum()), int((~was & now)[mask].sum())
-    change = Estimate((come - gone) / n, n)
-    if level is None:
-        return change
-    low, high = rate_change_bounds(columns, mask, was, now, level)
-    return Estimate(change.value, n, low, high)
-
-
-def _read(
+def _read_table(
     y_true: Column,
     runs: Sequence[Column],
     sensitive: Sensitive,
@@ -321,7 +195,159 @@ def _read(
     values: Values | None,
     clusters: Column | None,
 ) -> AnswerTable:
-    """Checked columns with clusters enough for intervals."""
-    columns = read_answer_table(y_true, runs, sensitive, targets, values, clusters)
-    check_clusters(columns.clusters)
-    return columns
+    """Return checked columns with enough clusters for intervals."""
+    table = read_answer_table(y_true, runs, sensitive, targets, values, clusters)
+    check_clusters(table.clusters)
+    return table
+
+
+def _group_key(cell: tuple[Hashable, ...]) -> Hashable:
+    """Return the only name of a group, or the tuple of its names."""
+    return cell[0] if len(cell) == 1 else cell
+
+
+def rate_estimate(
+    correct: int, n: int, level: float | None, name: str, weight: float = 1.0
+) -> Estimate:
+    """Return a share of n images with Wilson's interval.
+
+    Args:
+        correct: images that are counted.
+        n: all images.
+        level: of the interval; None for none.
+        name: of the group, for the reason if there are no images.
+        weight: of an image in the interval, see `AnswerTable.effective_weight`.
+    """
+    # Numbers of numpy become plain ones, as documents have them.
+    correct = int(correct)
+    n = int(n)
+    if n == 0:
+        return undefined_estimate(f"no images: {name}")
+    if level is None:
+        return Estimate(correct / n, n)
+    low, high = wilson(correct * weight, n * weight, level)
+    return Estimate(correct / n, n, low, high)
+
+
+def share_estimate(
+    table: AnswerTable,
+    mask: Mask,
+    level: float | None,
+    name: str,
+    before: Mask,
+    after: Mask | None = None,
+) -> Estimate:
+    """Return the share of images that are counted before, or its change if there is an after.
+
+    Args:
+        table: of which images.
+        mask: ``[images]`` the group.
+        level: of the interval; None for none.
+        name: of the group, for the reason if there are no images.
+        before: ``[images]`` those that are counted.
+        after: ``[images]`` those that are counted in another run.
+    """
+    n = int(mask.sum())
+    if after is None:
+        weight = table.effective_weight(mask, before)
+        return rate_estimate(int(before[mask].sum()), n, level, name, weight)
+    if n == 0:
+        return undefined_estimate(f"no images: {name}")
+    losses = int((before & ~after)[mask].sum())
+    gains = int((~before & after)[mask].sum())
+    change = (gains - losses) / n
+    if level is None:
+        return Estimate(change, n)
+    low, high = rate_change_bounds(table, mask, before, after, level)
+    return Estimate(change, n, low, high)
+
+
+def rates_of_groups(
+    table: AnswerTable, run: int, level: float | None
+) -> list[list[ClassRates]]:
+    """Return rates ``[groups][targets]``, with Wilson's intervals."""
+    rates = []
+    for group_code, group in enumerate(table.groups):
+        in_group = table.group_codes == group_code
+        of_group = [
+            _rates_of_class(table, run, level, in_group, group, class_code)
+            for class_code in range(len(table.targets))
+        ]
+        rates.append(of_group)
+    return rates
+
+
+def _rates_of_class(
+    table: AnswerTable,
+    run: int,
+    level: float | None,
+    in_group: Mask,
+    group: tuple[Hashable, ...],
+    class_code: int,
+) -> ClassRates:
+    """Return the rates of one class in one group."""
+    target = table.targets[class_code]
+    in_class = in_group & (table.truth == class_code)
+    in_others = in_group & (table.truth != class_code)
+    is_answered = table.answers[run] == class_code
+
+    def share(mask: Mask, name: str) -> Estimate:
+        return share_estimate(table, mask, level, name, is_answered)
+
+    return ClassRates(
+        true_positive_rate=share(in_class, group_label(target, *group)),
+        false_positive_rate=share(in_others, group_label(f"not {target}", *group)),
+        selection_rate=share(in_group, group_label(*group)),
+    )
+
+
+def gaps_of_classes(
+    table: AnswerTable, run: int, level: float | None
+) -> list[ClassRates]:
+    """Return the gaps between groups for each class."""
+    counts = table.counts(run)
+    of_class = counts.sum(2)  # images: [groups, classes]
+    of_group = np.broadcast_to(of_class.sum(1, keepdims=True), of_class.shape)
+
+    def gaps(
+        rates: Callable[[Floats], Floats],
+        differences: extremes.LinearForms,
+        images: Ints,
+        names: Sequence[tuple[Hashable, ...]],
+    ) -> list[Estimate]:
+        values = _rates.gap_between_groups(rates(counts.astype(np.float64)))
+        low = high = np.full(len(values), np.nan)
+        if level is not None:
+            low, high = extremes.class_extreme_bounds(differences, table, run, level)
+        estimates = []
+        for c, name in enumerate(names):
+            sizes = {
+                group_label(*name, *group): int(images[g, c])
+                for g, group in enumerate(table.groups)
+            }
+            note = missing_groups_note(sizes)
+            n = sum(sizes.values())
+            estimates.append(
+                estimate_with_reason(float(values[c]), n, low[c], high[c], note)
+            )
+        return estimates
+
+    true_positive = gaps(
+        _rates.true_positive_rates,
+        extremes.true_positive_differences,
+        of_class,
+        [(target,) for target in table.targets],
+    )
+    false_positive = gaps(
+        _rates.false_positive_rates,
+        extremes.false_positive_differences,
+        of_group - of_class,
+        [(f"not {target}",) for target in table.targets],
+    )
+    selection = gaps(
+        _rates.selection_rates,
+        extremes.selection_differences,
+        of_group,
+        [() for _ in table.targets],
+    )
+    return list(map(ClassRates, true_positive, false_positive, selection))

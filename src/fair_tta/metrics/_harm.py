@@ -1,4 +1,4 @@
-"""How often classes are answered that should not be, group by group; labels are not needed."""
+"""Rates of answers that should not be given, group by group; labels are not needed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 
 from fair_tta._spelling import canonical_spelling
 from fair_tta.errors import FairTTAError, UnknownAnswerWarning
-from fair_tta.metrics._answer_table import (
-    check_clusters,
-    read_answer_table,
-    read_column,
-)
+from fair_tta.metrics._answer_table import read_answer_table
+from fair_tta.metrics._clusters import check_clusters
+from fair_tta.metrics._columns import read_column
 from fair_tta.metrics._estimates import (
     Estimate,
     GroupBy,
@@ -35,25 +33,27 @@ def harm_rate(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> dict[Hashable, Estimate]:
-    """The share of answers in a set of classes, for each group, with Wilson's interval.
+    """Return the share of answers in a set of classes, for each group, with Wilson's interval.
 
     ``sum_i [answer_i in harmful, s_i = s] / K^(s)``. No labels of the target are needed. Equal
-    rates are no disparity; that they are low does not follow.
+    rates mean no disparity; they need not be low.
 
     Args:
         y_pred: answers, one per image.
         sensitive: sensitive values, or ``{attribute: values}``; groups are intersections.
         harmful: the classes that should not be answered, such as ``["thief", "criminal"]``.
-        values: all sensitive values, also such as do not occur.
+        values: all sensitive values, also those that do not occur.
         interval: the level of the intervals; None for none.
         clusters: the person or source of each image, if several images come from one.
 
     Example:
-        >>> found = harm_rate(["man", "thief"] * 50, ["a", "b"] * 50, ["thief"])
-        >>> found["a"].value, found["b"].value
+        >>> rates = harm_rate(["man", "thief"] * 50, ["a", "b"] * 50, ["thief"])
+        >>> rates["a"].value, rates["b"].value
         (0.0, 1.0)
     """
-    return _shares({"y_pred": y_pred}, sensitive, harmful, values, interval, clusters)
+    return _harm_by_group(
+        {"y_pred": y_pred}, sensitive, harmful, values, interval, clusters
+    )
 
 
 def harm_rate_change(
@@ -66,11 +66,11 @@ def harm_rate_change(
     interval: Interval | None = 0.95,
     clusters: Column | None = None,
 ) -> dict[Hashable, Estimate]:
-    """How `harm_rate` changes from one run to another on the same images, ``after - before``.
+    """Return the change of `harm_rate` between runs on the same images, ``after - before``.
 
     Each group has its own paired interval (Bonett and Price, 2012).
     """
-    return _shares(
+    return _harm_by_group(
         {"before": before, "after": after},
         sensitive,
         harmful,
@@ -80,7 +80,7 @@ def harm_rate_change(
     )
 
 
-def _shares(
+def _harm_by_group(
     runs: Mapping[str, Column],
     sensitive: Sensitive,
     harmful: Collection[Hashable],
@@ -88,42 +88,61 @@ def _shares(
     interval: Interval | None,
     clusters: Column | None,
 ) -> dict[Hashable, Estimate]:
-    """The share of one run, or its change from the first of two to the second, group by group."""
-    first, *others = answers = [read_column(*run) for run in runs.items()]
-    if not first:
-        raise FairTTAError(
-            f"`{next(iter(runs))}` should have at least one row (got none).",
-            argument=next(iter(runs)),
-        )
-    if any(len(other) != len(first) for other in others):
-        raise FairTTAError(
-            f"`after` should be as long as `before`, {len(first)} (got {len(others[0])}).",
-            argument="after",
-        )
-    if (
-        isinstance(harmful, str | bytes)
-        or not isinstance(harmful, Collection)
-        or not len(harmful)
-    ):
+    """Return the share of one run, or its change from the first of two to the second."""
+    answers = {argument: read_column(argument, run) for argument, run in runs.items()}
+    _check_same_length(answers)
+    is_list = isinstance(harmful, Collection) and not isinstance(harmful, str | bytes)
+    if not is_list or not len(harmful):
         raise FairTTAError(
             f"`harmful` should be a list of classes (got {harmful!r}).",
             argument="harmful",
         )
-    columns = read_answer_table(
-        first, answers, sensitive, None, values, clusters, truth_has_classes=False
+
+    # Answers stand in for the labels, which are not needed.
+    all_runs = list(answers.values())
+    table = read_answer_table(
+        all_runs[0],
+        all_runs,
+        sensitive,
+        None,
+        values,
+        clusters,
+        truth_has_classes=False,
     )
-    check_clusters(columns.clusters)
-    warn_small_groups(columns.sizes_by_name(GroupBy.SENSITIVE), stacklevel=4)
-    _check_harmful(harmful, columns.targets)
-    bad = np.array([target in set(harmful) for target in columns.targets], np.bool_)
-    counted = [bad[codes] for codes in columns.answers]
+    check_clusters(table.clusters)
+    warn_small_groups(table.sizes_by_name(GroupBy.SENSITIVE), stacklevel=4)
+    _check_harmful(harmful, table.targets)
+
+    harmful_set = set(harmful)
+    class_is_harmful = np.array([name in harmful_set for name in table.targets])
+    is_harmful = [class_is_harmful[codes] for codes in table.answers]
     level = None if interval is None else read_interval(interval).level
-    return {
-        group[0] if len(group) == 1 else group: share_estimate(
-            columns, columns.group_codes == g, level, group_label(*group), *counted
+    estimates: dict[Hashable, Estimate] = {}
+    for code, group in enumerate(table.groups):
+        in_group = table.group_codes == code
+        name = group[0] if len(group) == 1 else group
+        estimates[name] = share_estimate(
+            table, in_group, level, group_label(*group), *is_harmful
         )
-        for g, group in enumerate(columns.groups)
-    }
+    return estimates
+
+
+def _check_same_length(answers: Mapping[str, list[Hashable]]) -> None:
+    """Raise unless the runs have equally many answers, at least one."""
+    first_argument, *other_arguments = answers
+    length = len(answers[first_argument])
+    if not length:
+        raise FairTTAError(
+            f"`{first_argument}` should have at least one row (got none).",
+            argument=first_argument,
+        )
+    for argument in other_arguments:
+        if len(answers[argument]) != length:
+            raise FairTTAError(
+                f"`{argument}` should be as long as `{first_argument}`, {length} "
+                f"(got {len(answers[argument])}).",
+                argument=argument,
+            )
 
 
 def _check_harmful(
@@ -132,23 +151,27 @@ def _check_harmful(
     """Warn of classes that are never answered: their rate is 0, also if they are misspelt.
 
     Raises:
-        FairTTAError: such a class reads like an answer, so that is what is meant.
+        FairTTAError: such a class reads like an answer, which is then meant.
     """
-    listed_by_user = set(harmful)
-    absent = [name for name in dict.fromkeys(harmful) if name not in set(answers)]
-    by_reading = {canonical_spelling(str(answer)): answer for answer in answers}
-    for name in absent:
-        meant = by_reading.get(canonical_spelling(str(name)))
-        if meant is not None and meant not in listed_by_user:
+    answered = set(answers)
+    never_answered = [name for name in dict.fromkeys(harmful) if name not in answered]
+    if not never_answered:
+        return
+    harmful_names = set(harmful)
+    by_spelling = {canonical_spelling(str(answer)): answer for answer in answers}
+    for name in never_answered:
+        answer = by_spelling.get(canonical_spelling(str(name)))
+        if answer is not None and answer not in harmful_names:
             raise FairTTAError(
                 f"`harmful` should name classes as answers do (got {name!r}, but answers are "
-                f"{meant!r}): write it like them.",
+                f"{answer!r}): write it like them.",
                 argument="harmful",
             )
-    if absent:
-        warnings.warn(
-            f"no answer is {list_names([*map(repr, absent)])}, which `harmful` names: check how "
-            f"they are written, as answers are {list_names([*map(repr, answers)])}.",
-            UnknownAnswerWarning,
-            stacklevel=4,
-        )
+    absent = list_names([repr(name) for name in never_answered])
+    known = list_names([repr(answer) for answer in answers])
+    warnings.warn(
+        f"no answer is {absent}, which `harmful` names: check how they are written, as answers "
+        f"are {known}.",
+        UnknownAnswerWarning,
+        stacklevel=4,
+    )

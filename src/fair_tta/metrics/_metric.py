@@ -1,4 +1,4 @@
-"""What a metric is: its definition, how it is measured and compared, and how it is described."""
+"""Definitions of metrics: how a metric is measured, compared and described."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,20 +29,27 @@ from fair_tta.metrics.intervals._bootstrap import (
     resampled_change_bounds,
 )
 from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
-from fair_tta.metrics.intervals._extremes import MaxMinInterval
+from fair_tta.metrics.intervals._extremes import (
+    LinearForms,
+    MaxMinInterval,
+    extreme_bounds,
+)
 
-ChangeInterval: TypeAlias = Callable[[AnswerTable, int, int, float], Bounds]
-"""The table, the two runs and the level to the ends of the change; NaN where there is none."""
+RunBounds: TypeAlias = Callable[[AnswerTable, int, float], Bounds]
+"""Table, run and level to the bounds of an interval; NaN where there is none."""
 
-RunInterval: TypeAlias = Callable[[AnswerTable, int, float], tuple[Any, Any]]
-"""The table, the run and the level to the ends of the interval."""
+ChangeBounds: TypeAlias = Callable[[AnswerTable, int, int, float], Bounds]
+"""Table, run before, run after and level to the bounds of the change."""
+
+JointChangeBounds: TypeAlias = Callable[[AnswerTable, float], list[Bounds]]
+"""Table and level to the bounds of each run's change from the first, which hold together."""
 
 TWO_GROUPS = "two groups with images"
 
 
 @dataclass(frozen=True)
 class MetricDefinition(ABC):
-    """A figure of a run and how it is described.
+    """A metric of a run and its description.
 
     Attributes:
         name: its key in results and in `audit.json`.
@@ -50,8 +58,8 @@ class MetricDefinition(ABC):
         meaning: one or two sentences for readers of reports.
         is_compared: comparisons of audits have its difference.
         formula: the same in symbols, see `fair_tta.metrics.definitions`.
-        no_disparity: the value that means that groups fare alike; empty if none does.
-        notes: what else its documentation says.
+        no_disparity: the value if groups fare alike; empty if there is none.
+        notes: further sentences of its documentation.
         example: lines of Python for its documentation.
         over: the groups that it is taken over, None if groups do not matter.
     """
@@ -69,28 +77,62 @@ class MetricDefinition(ABC):
 
     @abstractmethod
     def estimate(
-        self, columns: AnswerTable, run: int, how: Bootstrap | None
+        self, table: AnswerTable, run: int, bootstrap: Bootstrap | None
     ) -> Estimate:
-        """The figure of a run, with an interval on request."""
+        """Return the metric of a run; without an interval if `bootstrap` is None."""
 
     @abstractmethod
     def difference(
-        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+        self, table: AnswerTable, before: int, after: int, bootstrap: Bootstrap
     ) -> Estimate:
-        """The figure of run `after` minus that of run `before`."""
+        """Return the metric of run `after` minus that of run `before`."""
 
-    def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
-        """Of each run from the first, at levels that allow for all of them (Holm's procedure)."""
+    def differences(self, table: AnswerTable, bootstrap: Bootstrap) -> list[Estimate]:
+        """Return each run's difference from the first, with intervals that hold together.
 
-        def at(place: int, error: float) -> Estimate:
-            return self.difference(columns, 0, place + 1, replace(how, level=1 - error))
+        Holm's procedure: differences that are shown leave, the rest shares the error.
+        """
+
+        def difference_at(index: int, error: float) -> Estimate:
+            at_level = replace(bootstrap, level=1 - error)
+            return self.difference(table, 0, index + 1, at_level)
 
         return step_down(
-            len(columns.answers) - 1,
-            lambda left: (1 - how.level) / len(left),
-            at,
-            lambda one: direction(one.low, one.high),
+            len(table.answers) - 1,
+            lambda remaining: (1 - bootstrap.level) / len(remaining),
+            difference_at,
+            lambda estimate: direction(estimate.low, estimate.high),
         )
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Functions that compute the intervals of a metric from a table of answers.
+
+    Attributes:
+        run: the interval of one run.
+        change: the interval of a change from one run to another.
+        joint_changes: intervals of all changes from the first run that hold together; if None, the
+            levels of `change` are adjusted by Holm's procedure.
+    """
+
+    run: RunBounds
+    change: ChangeBounds
+    joint_changes: JointChangeBounds | None = None
+
+
+def max_min_intervals(
+    forms: LinearForms, sign: int = 1, *, run: RunBounds | None = None
+) -> Intervals:
+    """Return the intervals of the largest of some linear forms of rates.
+
+    Args:
+        forms: the forms, see `fair_tta.metrics.intervals._extremes`.
+        sign: -1 if the metric is minus the largest form.
+        run: another interval of one run.
+    """
+    change = MaxMinInterval(forms, sign)
+    return Intervals(run or partial(extreme_bounds, forms), change, change.joint_bounds)
 
 
 @dataclass(frozen=True)
@@ -100,12 +142,11 @@ class RateMetric(MetricDefinition):
     Attributes:
         rates: counts to rates, ``[..., groups, true, predicted] -> [..., *any shape]``.
         combine: rates to the metric, ``[..., *any shape] -> [...]``, or ``[..., targets]``.
+        intervals: how its intervals are computed. If None, images are resampled, which is good for
+            smooth functions of rates and too narrow for minima and gaps.
         is_gap: `combine` is a seminorm: 0 if all groups are equal, and the gap of a sum is at most
-            the sum of the gaps. Then intervals can be made that do not shun 0.
-        change: the interval of its change from one run to another. Without it images are resampled,
-            which is good for smooth functions of rates and too narrow for minima and gaps.
-        interval: the interval of one run. Without it images are resampled.
-        worst_of: it rests on the images of the worst of these groups; None: on all images.
+            the sum of the gaps. Then intervals of resampled images can reach 0.
+        is_of_worst_group: it rests on the images of the worst of the groups `over`, not on all.
         needs: what a gap needs in order to be defined.
         needs_classes: it is a mean over all answers that are given, so it is not defined if some
             are no class.
@@ -113,10 +154,9 @@ class RateMetric(MetricDefinition):
 
     rates: Callable[[Floats], Floats]
     combine: Callable[[Floats], Floats]
+    intervals: Intervals | None = None
     is_gap: bool = False
-    change: ChangeInterval | None = None
-    interval: RunInterval | None = field(default=None, kw_only=True)
-    worst_of: GroupBy | None = field(default=None, kw_only=True)
+    is_of_worst_group: bool = field(default=False, kw_only=True)
     needs: str = field(default=TWO_GROUPS, kw_only=True)
     needs_classes: bool = field(default=False, kw_only=True)
 
@@ -125,97 +165,100 @@ class RateMetric(MetricDefinition):
         return self.combine(self.rates(np.asarray(counts, np.float64)))
 
     def estimate(
-        self, columns: AnswerTable, run: int, how: Bootstrap | None
+        self, table: AnswerTable, run: int, bootstrap: Bootstrap | None
     ) -> Estimate:
-        counts, n = columns.counts(run), columns.n
-        ends: Any = (None, None)
-        if how is not None and (interval := self.interval) is not None:
-            level = how.level
-            ends = at_least_unclustered(
-                columns, lambda some: interval(some, run, level)
+        value = float(self(table.counts(run)))
+        n = table.n
+        if self.is_of_worst_group and self.over is not None:
+            _, images = table.correct_and_total(run, self.over)
+            n = int(images[table.worst_cell(run, self.over)])
+
+        low: Any = None
+        high: Any = None
+        if bootstrap is not None and self.intervals is not None:
+            bounds_of_run = self.intervals.run
+            level = bootstrap.level
+            low, high = at_least_unclustered(
+                table, lambda images: bounds_of_run(images, run, level)
             )
-        elif how is not None:
-            ends = resampled_bounds(self, counts, how)
-        if self.worst_of is not None:
-            at = columns.worst_cell(run, self.worst_of)
-            n = int(columns.correct_and_total(run, self.worst_of)[1][at])
-        return self._explained(columns, float(self(counts)), n, *ends)
+        elif bootstrap is not None:
+            low, high = resampled_bounds(self, table.counts(run), bootstrap)
+        return self._with_reason(table, value, n, low, high)
 
     def difference(
-        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+        self, table: AnswerTable, before: int, after: int, bootstrap: Bootstrap
     ) -> Estimate:
-        size = np.size(self(columns.counts(before)))
-        if size != 1:
+        numbers = np.size(self(table.counts(before)))
+        if numbers != 1:
             raise FairTTAError(
-                f"`metric` should give one number (got {self.name!r}, which gives {size}).",
+                f"`metric` should return one number (got {self.name!r}, which returns {numbers}).",
                 argument="metric",
             )
-        change = self.change
-        if change is None:
-            ends = resampled_change_bounds(self, columns, before, after, how)
+        if self.intervals is None:
+            bounds = resampled_change_bounds(self, table, before, after, bootstrap)
         else:
-            ends = at_least_unclustered(
-                columns, lambda some: change(some, before, after, how.level)
+            bounds_of_change = self.intervals.change
+            level = bootstrap.level
+            bounds = at_least_unclustered(
+                table, lambda images: bounds_of_change(images, before, after, level)
             )
-        return self._with_ends(columns, before, after, ends)
+        return self._change(table, before, after, bounds)
 
-    def differences(self, columns: AnswerTable, how: Bootstrap) -> list[Estimate]:
-        if not isinstance(change := self.change, MaxMinInterval):
-            return super().differences(columns, how)
-        ends = at_least_unclustered(
-            columns, lambda some: np.transpose(change.together(some, how.level))
-        )
-        pairs = enumerate(np.transpose(ends), 1)
-        return [self._with_ends(columns, 0, i, pair) for i, pair in pairs]
+    def differences(self, table: AnswerTable, bootstrap: Bootstrap) -> list[Estimate]:
+        if self.intervals is None or self.intervals.joint_changes is None:
+            return super().differences(table, bootstrap)
+        joint_changes = self.intervals.joint_changes
+        all_bounds = joint_changes(table, bootstrap.level)
+        if table.clusters is not None:
+            unclustered = joint_changes(table.without_clusters, bootstrap.level)
+            all_bounds = list(map(_union, all_bounds, unclustered))
+        return [
+            self._change(table, 0, after, bounds)
+            for after, bounds in enumerate(all_bounds, start=1)
+        ]
 
-    def _with_ends(
-        self, columns: AnswerTable, before: int, after: int, ends: Bounds
+    def _change(
+        self, table: AnswerTable, before: int, after: int, bounds: Bounds
     ) -> Estimate:
-        """The change with these ends."""
-        change = self(columns.counts(after)) - self(columns.counts(before))
-        return self._explained(columns, float(change), columns.n, *ends)
+        """Return the change of the metric with the bounds of its interval."""
+        change = self(table.counts(after)) - self(table.counts(before))
+        return self._with_reason(table, float(change), table.n, *bounds)
 
-    def _explained(
+    def _with_reason(
         self,
-        columns: AnswerTable,
+        table: AnswerTable,
         value: float,
         n: int,
         low: float | None,
         high: float | None,
     ) -> Estimate:
-        """With the groups and classes that it leaves out."""
-        if self.needs_classes and NO_CLASS in columns.targets:
+        """Return an estimate that names the groups and classes that it leaves out."""
+        if self.needs_classes and NO_CLASS in table.targets:
             return undefined_estimate("withheld: some answers are no class", n)
         if self.over is None:
-            return with_reason(value, n, low, high, None)
-        reason = missing_groups_note(columns.sizes_by_name(self.over))
-        by_group = columns.counts().sum(2)
+            return estimate_with_reason(value, n, low, high, None)
+
+        reason = missing_groups_note(table.sizes_by_name(self.over))
         if reason and self.is_gap and self.over is GroupBy.TARGET_AND_SENSITIVE:
-            groups_with = (by_group > 0).sum(0)
-            lost = [
-                str(target)
-                for target, groups in zip(columns.targets, groups_with, strict=True)
-                if groups < 2 and target != NO_CLASS
-            ]
-            if lost:
-                reason += (
-                    "; classes left out, as fewer than two groups have them: "
-                    + list_names(lost)
-                )
-        few = (by_group.sum(1) > 0).sum() < 2
-        return with_reason(
-            value, n, low, high, reason, TWO_GROUPS if few else self.needs
-        )
+            single_group_classes = _classes_without_two_groups(table)
+            if single_group_classes:
+                reason += "; classes left out, as fewer than two groups have them: "
+                reason += list_names(single_group_classes)
+
+        _, images_of_groups = table.correct_and_total(0, GroupBy.SENSITIVE)
+        has_two_groups = np.count_nonzero(images_of_groups) >= 2
+        needs = self.needs if has_two_groups else TWO_GROUPS
+        return estimate_with_reason(value, n, low, high, reason, needs)
 
 
 @dataclass(frozen=True)
 class CustomMetric(MetricDefinition):
-    """A metric with computations of its own, such as one of what a run reports besides answers.
+    """A metric with its own computations, such as one of scores beside the answers.
 
     Attributes:
-        measure: columns, the run and how intervals are made to the figure.
+        measure: computes it from the table, the run and the settings of intervals.
         change: the same for two runs.
-        score: which of `Scores` it is computed from, None if from answers.
+        score: the field of `Scores` that it is computed from, None if from answers.
     """
 
     measure: Callable[[AnswerTable, int, Bootstrap], Estimate]
@@ -223,40 +266,61 @@ class CustomMetric(MetricDefinition):
     score: Literal["entropy", "confidence"] | None = field(default=None, kw_only=True)
 
     def estimate(
-        self, columns: AnswerTable, run: int, how: Bootstrap | None
+        self, table: AnswerTable, run: int, bootstrap: Bootstrap | None
     ) -> Estimate:
-        estimate = self.measure(columns, run, how or Bootstrap())
-        if how is None:
+        estimate = self.measure(table, run, bootstrap or Bootstrap())
+        if bootstrap is None:
             return structs.replace(estimate, low=None, high=None)
         return estimate
 
     def difference(
-        self, columns: AnswerTable, before: int, after: int, how: Bootstrap
+        self, table: AnswerTable, before: int, after: int, bootstrap: Bootstrap
     ) -> Estimate:
-        return self.change(columns, before, after, how)
+        return self.change(table, before, after, bootstrap)
+
+
+def _classes_without_two_groups(table: AnswerTable) -> list[str]:
+    """Return the classes that fewer than two groups have images of."""
+    groups_with_class = (table.counts().sum(2) > 0).sum(0)
+    return [
+        str(target)
+        for target, groups in zip(table.targets, groups_with_class, strict=True)
+        if groups < 2 and target != NO_CLASS
+    ]
 
 
 def at_least_unclustered(
-    columns: AnswerTable, ends: Callable[[AnswerTable], Any]
-) -> Any:
-    """Clusters do not make an interval narrower: few of them may seem to agree by chance."""
-    found = ends(columns)
-    if columns.clusters is None:
-        return found
-    other = ends(columns.without_clusters)
-    return np.minimum(found[0], other[0]), np.maximum(found[1], other[1])
+    table: AnswerTable, bounds_of: Callable[[AnswerTable], Bounds]
+) -> Bounds:
+    """Return the bounds of a table, no narrower than if its images were independent.
+
+    Few clusters may seem to agree by chance.
+    """
+    bounds = bounds_of(table)
+    if table.clusters is None:
+        return bounds
+    return _union(bounds, bounds_of(table.without_clusters))
 
 
-def with_reason(
+def _union(first: Bounds, second: Bounds) -> Bounds:
+    """Return the lower of two low bounds and the higher of two high ones; NaN wins."""
+    low = np.minimum(first[0], second[0])
+    high = np.maximum(first[1], second[1])
+    return float(low), float(high)
+
+
+def estimate_with_reason(
     value: float,
     n: int,
-    low: Any,
-    high: Any,
+    low: float | None,
+    high: float | None,
     reason: str | None,
     needs: str = TWO_GROUPS,
 ) -> Estimate:
     """Return an estimate with the reason why it is not defined, or with what it leaves out."""
     if math.isnan(value):
-        why = f"a gap needs {needs}"
-        return undefined_estimate(f"{why}; {reason}" if reason else why, n)
+        why_undefined = f"a gap needs {needs}"
+        if reason:
+            why_undefined += f"; {reason}"
+        return undefined_estimate(why_undefined, n)
     return Estimate(value, n, low, high, reason)

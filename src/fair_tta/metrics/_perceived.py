@@ -1,4 +1,4 @@
-"""Intervals of pseudo-EOD and of its change: images are weighted anew, with all their answers."""
+"""Figures without labels: gaps between perceived groups (pseudo-EOD), with intervals."""
 
 from __future__ import annotations
 
@@ -9,28 +9,36 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import read_clusters
-from fair_tta.metrics._calibration import check_probabilities, read_array
+from fair_tta.metrics._arrays import read_array, read_probabilities
+from fair_tta.metrics._clusters import read_clusters
 from fair_tta.metrics._estimates import Estimate, undefined_estimate
 from fair_tta.metrics._rates import ratio
 from fair_tta.metrics._types import Column, Floats, Ints
 from fair_tta.metrics.definitions import EQUALIZED_ODDS
-from fair_tta.metrics.intervals import _bootstrap
-from fair_tta.metrics.intervals._bootstrap import Bootstrap, Interval
-
-_NO_CHANGE = (
-    1e-6  # of a probability from image to image: the rounding of single precision
+from fair_tta.metrics.intervals._bootstrap import (
+    Bootstrap,
+    Interval,
+    batch_sizes,
+    quantile,
+    quantile_bounds,
+    read_interval,
 )
+
+# Probabilities that vary less than this from image to image vary by rounding in single precision.
+_ROUNDING = 1e-6
+
+# Mean squared logits below this vary by rounding only.
+_MIN_VARIANCE = 1e-20
 
 
 def pseudo_rates(answers: Any, target: Any, sensitive: Any) -> tuple[Floats, Floats]:
     """True- and false-positive rates with perceived classes and values, ``[values, classes]`` each.
 
     ``TPR_s(y) = sum w_s q_y [answer = y] / sum w_s q_y`` over the images, and FPR with ``1 - q_y``
-    in place of ``q_y``. NaN where nothing is perceived.
+    instead of ``q_y``. NaN where nothing is perceived.
 
     Args:
-        answers: ``[images]`` positions of the classes that were answered.
+        answers: ``[images]`` positions of the answered classes.
         target: ``[images, classes]`` zero-shot probabilities q.
         sensitive: ``[images, values]`` zero-shot probabilities w.
 
@@ -39,9 +47,9 @@ def pseudo_rates(answers: Any, target: Any, sensitive: Any) -> tuple[Floats, Flo
         >>> hits.round(2).tolist(), alarms.round(2).tolist()
         ([[0.9, 0.8], [0.0, 1.0]], [[0.2, 0.1], [0.0, 1.0]])
     """
-    chosen, q, w = _read([answers], target, sensitive)
-    hits, alarms = _odds(np.eye(q.shape[1])[chosen[0]], q, w)(np.ones(len(q)))
-    return hits, alarms
+    (codes,), q, w = _read_beliefs([answers], target, sensitive)
+    hits, false_alarms = _weighted_rates(codes, q, w)(np.ones(len(q)))
+    return hits, false_alarms
 
 
 def pseudo_equalized_odds_difference(
@@ -59,13 +67,12 @@ def pseudo_equalized_odds_difference(
         >>> pseudo_equalized_odds_difference([0, 1, 0, 0], classes, values)
         1.0
     """
-    return float(
-        EQUALIZED_ODDS.combine(np.stack(pseudo_rates(answers, target, sensitive)))
-    )
+    rates = np.stack(pseudo_rates(answers, target, sensitive))
+    return float(EQUALIZED_ODDS.combine(rates))
 
 
 def r_squared(logits: Any, sensitive: Any) -> float:
-    """How much of the class-centred logits is a linear function of what is perceived, 0 to 1.
+    """Return the share of class-centred logits that is linear in perceived values, in [0, 1].
 
     Ordinary least squares with intercept, the squares of all classes together. NaN if the logits
     do not vary or there are no more images than coefficients.
@@ -78,25 +85,32 @@ def r_squared(logits: Any, sensitive: Any) -> float:
         >>> round(r_squared([[0, 2], [0, 0], [0, 1]], [[1, 0], [0, 1], [0.5, 0.5]]), 3)
         1.0
     """
-    w, u = check_probabilities("sensitive", sensitive), read_array("logits", logits, 2)
-    if len(u) != len(w) or not np.isfinite(u).all():
+    probabilities = read_probabilities("sensitive", sensitive)
+    u = read_array("logits", logits, 2)
+    n = len(probabilities)
+    if len(u) != n or not np.isfinite(u).all():
         raise FairTTAError(
-            f"`logits` should be finite numbers [images, classes] of {len(w)} images.",
+            f"`logits` should be finite numbers [images, classes] of {n} images.",
             argument="logits",
         )
+
+    # Centre each image over classes, then each class over images.
     u = u - u.mean(1, keepdims=True)
     u = u - u.mean(0)
     total = float((u**2).sum())
-    if len(u) <= w.shape[1] or total <= 1e-20 * u.size:
+    if n <= probabilities.shape[1] or total <= _MIN_VARIANCE * u.size:
         return float("nan")
-    x = w / w.sum(1, keepdims=True)
+
+    # Project on the span of the centred values; directions of rounding alone are left out.
+    x = probabilities / probabilities.sum(1, keepdims=True)
     basis, sizes, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    basis = basis[:, sizes > _NO_CHANGE * len(x) ** 0.5]
-    return min(1.0, float(((basis.T @ u) ** 2).sum()) / total)
+    basis = basis[:, sizes > _ROUNDING * n**0.5]
+    explained = float(((basis.T @ u) ** 2).sum())
+    return min(1.0, explained / total)
 
 
 def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
-    """Which class leans to which value, in logits, from prompts alone: ``[values, classes]``.
+    """Return the leaning of classes to values, in logits, from prompts: ``[values, classes]``.
 
     ``scale <z_s - mean z, T_y - mean T>``: rows and columns sum to 0.
 
@@ -109,68 +123,82 @@ def prompt_associations(sensitive: Any, target: Any, scale: float) -> Floats:
         >>> prompt_associations([[1, 0], [0, 1]], [[1, 0], [0, 1]], 10).tolist()
         [[5.0, -5.0], [-5.0, 5.0]]
     """
-    z, t = read_array("sensitive", sensitive, 2), read_array("target", target, 2)
+    z = read_array("sensitive", sensitive, 2)
+    t = read_array("target", target, 2)
     if z.shape[1] != t.shape[1]:
         raise FairTTAError(
             "`sensitive` and `target` should be [values, dim] and [classes, dim] "
             f"(got {list(z.shape)} and {list(t.shape)}).",
             argument="sensitive",
         )
-    table: Floats = scale * (z - z.mean(0)) @ (t - t.mean(0)).T
-    return table
+    associations: Floats = scale * (z - z.mean(0)) @ (t - t.mean(0)).T
+    return associations
 
 
-def _read(
+def _read_beliefs(
     runs: Sequence[Any], target: Any, sensitive: Any
 ) -> tuple[list[Ints], Floats, Floats]:
-    """Checked answers of each run, q and w."""
-    q, w = (
-        check_probabilities("target", target),
-        check_probabilities("sensitive", sensitive),
-    )
-    if not len(q) or len(q) != len(w):
+    """Return checked answers of each run, q and w."""
+    q = read_probabilities("target", target)
+    w = read_probabilities("sensitive", sensitive)
+    n = len(q)
+    if not n or n != len(w):
         raise FairTTAError(
             "`target` and `sensitive` should be of the same images, at least one "
-            f"(got {len(q)} and {len(w)}).",
+            f"(got {n} and {len(w)}).",
             argument="target",
         )
-    chosen = []
+    classes = q.shape[1]
+    checked = []
     for answers in runs:
-        positions = np.asarray(answers)
-        is_whole = positions.shape == (len(q),) and np.issubdtype(
-            positions.dtype, np.integer
-        )
-        if not is_whole or positions.min() < 0 or positions.max() >= q.shape[1]:
+        codes = np.asarray(answers)
+        is_integer = np.issubdtype(codes.dtype, np.integer)
+        if (
+            codes.shape != (n,)
+            or not is_integer
+            or codes.min() < 0
+            or codes.max() >= classes
+        ):
             raise FairTTAError(
-                f"`answers` should be positions of classes, 0 to {q.shape[1] - 1}, of {len(q)} "
-                "images.",
+                f"`answers` should be positions of classes, 0 to {classes - 1}, of {n} images.",
                 argument="answers",
             )
-        chosen.append(positions.astype(np.int64))
-    return chosen, q, w
+        checked.append(codes.astype(np.int64))
+    return checked, q, w
 
 
-def _odds(answered: Floats, q: Floats, w: Floats) -> Callable[[Floats], Floats]:
-    """From weights ``[..., images]`` of images to TPR and FPR, ``[..., 2, values, classes]``.
+_RatesOfWeights = Callable[[Floats], Floats]
+"""Weights of images ``[..., images]`` to TPR and FPR, ``[..., 2, values, classes]``."""
 
-    The answer is ``[images, classes]``, zeros and a one.
-    """
-    kinds = np.stack([q, np.maximum(1 - q, 0.0)], 1)[
-        :, :, None
-    ]  # [images, 2, 1, classes]
-    all_of = w[:, None, :, None] * kinds
-    hit = (all_of * answered[:, None, None]).reshape(len(q), -1)
-    every = all_of.reshape(len(q), -1)
+
+def _weighted_rates(codes: Ints, q: Floats, w: Floats) -> _RatesOfWeights:
+    """Return the rates of answers to perceived classes and values, as a function of weights."""
+    return _weighted_rates_of_shares(np.eye(q.shape[1])[codes], q, w)
+
+
+def _weighted_rates_of_shares(
+    answered: Floats, q: Floats, w: Floats
+) -> _RatesOfWeights:
+    """Return `_weighted_rates` of answers spread over classes, ``[images, classes]``."""
+    # Images of a class count for its TPR by q, the others for its FPR by 1 - q.
+    in_class_or_not = np.stack([q, np.maximum(1 - q, 0.0)], 1)
+    shares = w[:, None, :, None] * in_class_or_not[:, :, None]
+    shape = shares.shape[1:]  # 2, values, classes
+    hits = (shares * answered[:, None, None]).reshape(len(q), -1)
+    shares = shares.reshape(len(q), -1)
 
     def rates(weights: Floats) -> Floats:
-        found = np.minimum(ratio(weights @ hit, weights @ every), 1.0)
-        return found.reshape(*weights.shape[:-1], *all_of.shape[1:])
+        # Rounding may bring a rate of all images above 1.
+        flat = np.minimum(ratio(weights @ hits, weights @ shares), 1.0)
+        return flat.reshape(*weights.shape[:-1], *shape)
 
     return rates
 
 
-_NOTHING = "no class is perceived with two values"
-_ADDED = 0.25  # of an image
+_NOT_DEFINED = "no class is perceived with two values"
+
+# Weight of each added image. `benchmarks/perceived_coverage.py` shows how often intervals hold.
+_ADDED_WEIGHT = 0.25
 
 
 @dataclass(frozen=True)
@@ -194,39 +222,39 @@ def pseudo_odds(
     *,
     clusters: Column | None = None,
 ) -> PseudoOdds:
-    """Pseudo-EOD of each run and how it differs from that of the first, with intervals.
+    """Return pseudo-EOD of each run and its difference from that of the first, with intervals.
 
     Images get random weights of mean 1, each with q, w and all its answers (the Bayesian bootstrap,
     Rubin 1981), after a quarter of an image was added twice to each class of each value: once right
     in the first run and wrong in the others, and once the other way round. Without them a change
     that few images show would look certain, and one that none shows impossible. The noise of the
-    rates, drawn minus expected, is added to the rates that were seen. As for other gaps the
-    interval of a run reaches as far as the `level` quantile of the gap of the noise alone; that of
-    a change has the quantiles of the resampled changes. ``benchmarks/perceived_coverage.py`` shows
-    how often they hold.
+    rates, drawn minus expected, is added to the observed rates. As for other gaps the interval of a
+    run reaches as far as the `level` quantile of the gap of the noise alone; that of a change has
+    the quantiles of the resampled changes. ``benchmarks/perceived_coverage.py`` shows how often
+    they hold.
 
     Args:
-        runs: for each run ``[images]`` positions of the classes that were answered.
+        runs: for each run ``[images]`` positions of the answered classes.
         target: ``[images, classes]`` zero-shot probabilities q.
         sensitive: ``[images, values]`` zero-shot probabilities w.
         interval: level, resamples and seed; its strata do not matter.
         clusters: the person or source of each image, if several images come from one: these get one
             weight. No interval is narrower than without.
     """
-    how = _bootstrap.read_interval(interval)
-    chosen, q, w = _read(runs, target, sensitive)
-    independent = _pseudo_odds(chosen, q, w, how, None)
+    bootstrap = read_interval(interval)
+    answers, q, w = _read_beliefs(runs, target, sensitive)
+    independent = _pseudo_odds(answers, q, w, bootstrap, np.arange(len(q)))
     units = None if clusters is None else read_clusters(clusters, len(q))
     if units is None:
         return independent
-    clustered = _pseudo_odds(chosen, q, w, how, units)
+    clustered = _pseudo_odds(answers, q, w, bootstrap, units)
     return PseudoOdds(
-        tuple(map(_widest, independent.runs, clustered.runs)),
-        tuple(map(_widest, independent.changes, clustered.changes)),
+        tuple(map(_with_wider_interval, independent.runs, clustered.runs)),
+        tuple(map(_with_wider_interval, independent.changes, clustered.changes)),
     )
 
 
-def _widest(first: Estimate, second: Estimate) -> Estimate:
+def _with_wider_interval(first: Estimate, second: Estimate) -> Estimate:
     """Return the same figure with the interval that spans those of both."""
     if (
         first.low is None
@@ -241,71 +269,91 @@ def _widest(first: Estimate, second: Estimate) -> Estimate:
 
 
 def _pseudo_odds(
-    chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap, units: Ints | None
+    answers: list[Ints], q: Floats, w: Floats, bootstrap: Bootstrap, units: Ints
 ) -> PseudoOdds:
-    n, one_hot = len(q), np.eye(q.shape[1])
-    seen = [_odds(one_hot[answers], q, w)(np.ones(n)) for answers in chosen]
-    values = [float(EQUALIZED_ODDS.combine(rates)) for rates in seen]
-    if np.isnan(values[0]):  # of all, as they share the weights
-        nothing = undefined_estimate(_NOTHING, n)
-        return PseudoOdds((nothing,) * len(values), (nothing,) * (len(values) - 1))
-    resampled: list[list[Floats]] = [[] for _ in chosen]
-    noises: list[list[Floats]] = [[] for _ in chosen]
-    for part in _noise(chosen, q, w, how, units):
-        for rates, noise, figures, gaps in zip(
-            seen, part, resampled, noises, strict=True
-        ):
-            figures.append(EQUALIZED_ODDS.combine(rates + noise))
-            gaps.append(EQUALIZED_ODDS.combine(noise))
-    reaches = [float(_bootstrap.quantile(gaps, how.level)) for gaps in noises]
-    alone = [
-        Estimate(value, n, max(0.0, value - reach), min(1.0, value + reach))
-        for value, reach in zip(values, reaches, strict=True)
-    ]
-    changes = []
-    for value, figures in zip(values[1:], resampled[1:], strict=True):
-        moved = [
-            after - before for before, after in zip(resampled[0], figures, strict=True)
+    """Return `pseudo_odds` with a random weight for each of the `units`, ``[images]`` numbers."""
+    n = len(q)
+    observed = [_weighted_rates(codes, q, w)(np.ones(n)) for codes in answers]
+    values = [float(EQUALIZED_ODDS.combine(rates)) for rates in observed]
+    # All runs share the weights, so either all or none are defined.
+    if np.isnan(values[0]):
+        not_defined = undefined_estimate(_NOT_DEFINED, n)
+        changes = len(values) - 1
+        return PseudoOdds((not_defined,) * len(values), (not_defined,) * changes)
+
+    # For each run, the gap of the noise alone and the gap of the observed rates with noise.
+    noise_gaps: list[list[Floats]] = [[] for _ in answers]
+    noisy_gaps: list[list[Floats]] = [[] for _ in answers]
+    for noise_of_runs in _noise_batches(answers, q, w, bootstrap, units):
+        for run, noise in enumerate(noise_of_runs):
+            noise_gaps[run].append(EQUALIZED_ODDS.combine(noise))
+            noisy_gaps[run].append(EQUALIZED_ODDS.combine(observed[run] + noise))
+
+    estimates = []
+    for value, gaps in zip(values, noise_gaps, strict=True):
+        margin = float(quantile(gaps, bootstrap.level))
+        low = max(0.0, value - margin)
+        high = min(1.0, value + margin)
+        estimates.append(Estimate(value, n, low, high))
+
+    change_estimates = []
+    for value, gaps_after in zip(values[1:], noisy_gaps[1:], strict=True):
+        change = value - values[0]
+        changes_of_batches = [
+            after - before
+            for before, after in zip(noisy_gaps[0], gaps_after, strict=True)
         ]
-        low, high = _bootstrap.quantile_bounds(
-            np.asarray(value - values[0]), moved, how
-        )
-        changes.append(
-            Estimate(value - values[0], n, max(-1.0, float(low)), min(1.0, float(high)))
-        )
-    return PseudoOdds(tuple(alone), tuple(changes))
+        bounds = quantile_bounds(np.asarray(change), changes_of_batches, bootstrap)
+        low = max(-1.0, float(bounds[0]))
+        high = min(1.0, float(bounds[1]))
+        change_estimates.append(Estimate(change, n, low, high))
+    return PseudoOdds(tuple(estimates), tuple(change_estimates))
 
 
-def _noise(
-    chosen: list[Ints], q: Floats, w: Floats, how: Bootstrap, units: Ints | None
+def _noise_batches(
+    answers: list[Ints], q: Floats, w: Floats, bootstrap: Bootstrap, units: Ints
 ) -> Iterator[list[Floats]]:
-    """For each run the noise of its rates on the same draws, ``[some, 2, values, classes]``.
+    """Yield for each run the noise of its rates on the same draws, ``[draws, 2, values, classes]``.
 
-    What is added counts as much as an average cluster.
+    An added image counts as much as an average unit.
     """
-    n, values, classes = len(q), w.shape[1], q.shape[1]
+    n = len(q)
+    values = w.shape[1]
+    classes = q.shape[1]
     one_hot = np.eye(classes)
-    wrong = (1 - one_hot) / max(1, classes - 1)
-    cell_w = np.repeat(np.eye(values), classes, 0)
+
+    # Two images are added to each cell, of one class and one value each. In the first run the
+    # first of them is right and the second is wrong, spread over the wrong answers; in the other
+    # runs it is the other way round.
     cell_q = np.tile(one_hot, (values, 1))
-    q, w = np.concatenate([q, cell_q, cell_q]), np.concatenate([w, cell_w, cell_w])
-    added = np.tile(one_hot, (values, 1)), np.tile(wrong, (values, 1))
-    odds = [
-        _odds(
-            np.concatenate([one_hot[answers], *(added if k == 0 else added[::-1])]),
-            q,
-            w,
-        )
-        for k, answers in enumerate(chosen)
-    ]
-    added_images = np.full(len(q) - n, _ADDED)
-    unit = np.arange(n) if units is None else units
-    clusters = int(unit.max()) + 1
-    row_of = np.concatenate([unit, clusters + np.arange(len(added_images))])
-    size = np.where(np.arange(len(q)) < n, 1.0, n / clusters)
-    worth = np.concatenate([np.ones(clusters), added_images])
-    expected = [of(size * worth[row_of]) for of in odds]
-    generator = np.random.default_rng(how.seed)
-    for some in _bootstrap.batch_sizes(how.resamples, len(q)):
-        drawn = size * generator.standard_gamma(worth, (some, len(worth)))[:, row_of]
-        yield [of(drawn) - rates for of, rates in zip(odds, expected, strict=True)]
+    cell_w = np.repeat(np.eye(values), classes, 0)
+    right = cell_q
+    wrong = np.tile((1 - one_hot) / max(1, classes - 1), (values, 1))
+    all_q = np.concatenate([q, cell_q, cell_q])
+    all_w = np.concatenate([w, cell_w, cell_w])
+    rates_of_runs = []
+    for run, codes in enumerate(answers):
+        added = [right, wrong] if run == 0 else [wrong, right]
+        answered = np.concatenate([one_hot[codes], *added])
+        rates_of_runs.append(_weighted_rates_of_shares(answered, all_q, all_w))
+
+    # A unit has one random weight, with mean 1; each added image has its own, with a small mean.
+    unit_count = int(units.max()) + 1
+    added_count = len(all_q) - n
+    unit_of_image = np.concatenate([units, unit_count + np.arange(added_count)])
+    images_per_unit = np.full(added_count, n / unit_count)
+    size = np.concatenate([np.ones(n), images_per_unit])
+    mean_weights = np.concatenate(
+        [np.ones(unit_count), np.full(added_count, _ADDED_WEIGHT)]
+    )
+    expected = [rates(size * mean_weights[unit_of_image]) for rates in rates_of_runs]
+
+    generator = np.random.default_rng(bootstrap.seed)
+    for draws in batch_sizes(bootstrap.resamples, len(all_q)):
+        shape = (draws, len(mean_weights))
+        weights = generator.standard_gamma(mean_weights, shape)
+        weights_of_images = size * weights[:, unit_of_image]
+        yield [
+            rates(weights_of_images) - expected_rates
+            for rates, expected_rates in zip(rates_of_runs, expected, strict=True)
+        ]

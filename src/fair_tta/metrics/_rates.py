@@ -13,95 +13,105 @@ import numpy as np
 from fair_tta.metrics._types import Floats
 
 
-def ratio(top: Floats, bottom: Floats) -> Floats:
-    """Top over bottom, NaN where there is nothing."""
-    nothing = np.full(np.broadcast_shapes(top.shape, bottom.shape), np.nan)
-    np.divide(top, bottom, out=nothing, where=bottom > 0)
-    return nothing
+def ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Return the quotient, NaN where the denominator is 0."""
+    shape = np.broadcast_shapes(numerator.shape, denominator.shape)
+    quotient = np.full(shape, np.nan)
+    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
+    return quotient
 
 
-def overall(counts: Floats) -> Floats:
-    """Accuracy over everybody: ``[...]``."""
-    return ratio(_diagonal(counts).sum((-1, -2)), counts.sum((-1, -2, -3)))
+def overall_accuracy(counts: Floats) -> Floats:
+    """Accuracy over all images: ``[...]``."""
+    return ratio(_correct(counts).sum((-1, -2)), counts.sum((-1, -2, -3)))
 
 
-def by_group(counts: Floats) -> Floats:
+def accuracy_by_group(counts: Floats) -> Floats:
     """Accuracy of each group: ``[..., groups]``."""
-    return ratio(_diagonal(counts).sum(-1), counts.sum((-1, -2)))
+    return ratio(_correct(counts).sum(-1), counts.sum((-1, -2)))
 
 
-def true_positive(counts: Floats) -> Floats:
+def true_positive_rates(counts: Floats) -> Floats:
     """Accuracy of each group on each class: ``[..., groups, targets]``."""
-    return ratio(_diagonal(counts), counts.sum(-1))
+    return ratio(_correct(counts), counts.sum(-1))
 
 
-def of_pairs(counts: Floats) -> Floats:
+def accuracy_by_cell(counts: Floats) -> Floats:
     """Accuracy of each group on each class in one row: ``[..., groups * targets]``."""
-    rates = true_positive(counts)
+    rates = true_positive_rates(counts)
     return rates.reshape(*rates.shape[:-2], -1)
 
 
-def false_positive(counts: Floats) -> Floats:
-    """How often images of other classes get this answer: ``[..., groups, targets]``."""
-    true, answered = counts.sum(-1), counts.sum(-2)
-    return ratio(answered - _diagonal(counts), true.sum(-1, keepdims=True) - true)
+def false_positive_rates(counts: Floats) -> Floats:
+    """Share of images of other classes that get this answer: ``[..., groups, targets]``."""
+    true = counts.sum(-1)
+    answered = counts.sum(-2)
+    false_positives = answered - _correct(counts)
+    images_of_other_classes = true.sum(-1, keepdims=True) - true
+    return ratio(false_positives, images_of_other_classes)
 
 
-def odds(counts: Floats) -> Floats:
+def true_and_false_positive_rates(counts: Floats) -> Floats:
     """True- and false-positive rates: ``[..., 2, groups, targets]``."""
-    return np.stack([true_positive(counts), false_positive(counts)], -3)
+    return np.stack([true_positive_rates(counts), false_positive_rates(counts)], -3)
 
 
-def selection(counts: Floats) -> Floats:
-    """How often each answer is given: ``[..., groups, targets]``."""
+def selection_rates(counts: Floats) -> Floats:
+    """Share of images that get each answer: ``[..., groups, targets]``."""
     answered = counts.sum(-2)
     return ratio(answered, answered.sum(-1, keepdims=True))
 
 
-def overall_and(rates: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
-    """The accuracy over everybody, then these rates, in one row."""
+def with_overall_accuracy(
+    rates: Callable[[Floats], Floats],
+) -> Callable[[Floats], Floats]:
+    """Return a function to one row: the accuracy over all images, then these rates."""
 
-    def both(counts: Floats) -> Floats:
-        first = overall(counts)[..., None]
-        return np.concatenate([first, rates(counts).reshape(*first.shape[:-1], -1)], -1)
+    def overall_and_rates(counts: Floats) -> Floats:
+        overall = overall_accuracy(counts)[..., None]
+        row = rates(counts).reshape(*overall.shape[:-1], -1)
+        return np.concatenate([overall, row], -1)
 
-    return both
+    return overall_and_rates
 
 
-def lowest(rates: Floats) -> Floats:
-    """The smallest of the last axis."""
+def lowest_rate(rates: Floats) -> Floats:
+    """The smallest of the last axis that is not NaN."""
     return np.asarray(np.fmin.reduce(rates, -1))
 
 
-def shortfall(rates: Floats) -> Floats:
-    """By how much the lowest rate is below the first, which is that of everybody."""
-    return np.maximum(0.0, rates[..., 0] - lowest(rates[..., 1:]))
+def shortfall_of_lowest_rate(rates: Floats) -> Floats:
+    """The first rate, which is over all images, minus the lowest of the others; at least 0."""
+    return np.maximum(0.0, rates[..., 0] - lowest_rate(rates[..., 1:]))
 
 
-def gap(rates: Floats) -> Floats:
+def gap_between_groups(rates: Floats) -> Floats:
     """Largest minus smallest over groups, ``[..., groups, targets] -> [..., targets]``.
 
     NaN where fewer than two groups have a rate.
     """
-    spread: Floats = np.fmax.reduce(rates, -2) - np.fmin.reduce(rates, -2)
-    return np.where((~np.isnan(rates)).sum(-2) < 2, np.nan, spread)
+    gap: Floats = np.fmax.reduce(rates, -2) - np.fmin.reduce(rates, -2)
+    groups_with_rate = (~np.isnan(rates)).sum(-2)
+    return np.where(groups_with_rate < 2, np.nan, gap)
 
 
 def mean_gap(rates: Floats) -> Floats:
-    """The mean over classes of `gap`."""
-    return mean_of_defined(gap(rates))
+    """Mean over classes of the gap between groups."""
+    return mean_of_defined(gap_between_groups(rates))
 
 
 def mean_larger_gap(rates: Floats) -> Floats:
-    """The mean over classes of the larger of two gaps; a class needs both, as NaN wins."""
-    return mean_of_defined(gap(rates).max(-2))
+    """Mean over classes of the larger of two gaps; a class needs both, as NaN wins."""
+    return mean_of_defined(gap_between_groups(rates).max(-2))
 
 
 def mean_of_defined(values: Floats) -> Floats:
-    """Mean over the last axis of what is not NaN, NaN if nothing is."""
-    known = ~np.isnan(values)
-    return ratio(np.where(known, values, 0.0).sum(-1), known.sum(-1).astype(np.float64))
+    """Mean over the last axis of the values that are not NaN; NaN if all are."""
+    is_defined = ~np.isnan(values)
+    total = np.where(is_defined, values, 0.0).sum(-1)
+    return ratio(total, is_defined.sum(-1).astype(np.float64))
 
 
-def _diagonal(counts: Floats) -> Floats:
+def _correct(counts: Floats) -> Floats:
+    """Correct answers: ``[..., groups, targets]``."""
     return np.asarray(np.einsum("...ii->...i", counts))

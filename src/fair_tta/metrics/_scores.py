@@ -1,4 +1,4 @@
-"""What a run reports for each image besides its answer."""
+"""Scores of a run: numbers for each image besides its answer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics._answer_table import check_length
-from fair_tta.metrics._calibration import (
-    check_probabilities,
-    check_unit,
+from fair_tta.metrics._arrays import (
     normalised_entropies,
     read_array,
+    read_probabilities,
+    read_unit_scores,
 )
+from fair_tta.metrics._columns import check_length
 
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
@@ -63,50 +63,43 @@ class Scores:
     def from_probabilities(
         cls, probabilities: Any, sensitive: Mapping[str, Any] | None = None
     ) -> Scores:
-        """From ``[images, targets]`` and ``{attribute: [images, values]}``.
+        """Return scores from ``[images, targets]`` and ``{attribute: [images, values]}``.
 
         The confidence is that of the most probable target.
         """
-        p = check_probabilities("probabilities", probabilities)
-        if not isinstance(sensitive or {}, Mapping):
-            kind = type(sensitive).__name__
-            raise FairTTAError(
-                f"`sensitive` should be {{name: numbers}} (got {kind}).",
-                argument="sensitive",
-            )
-        entropies = {a: normalised_entropies(of) for a, of in (sensitive or {}).items()}
+        p = read_probabilities("probabilities", probabilities)
+        by_attribute = sensitive or {}
+        _check_is_mapping("sensitive", by_attribute)
+        entropies = {
+            attribute: normalised_entropies(columns)
+            for attribute, columns in by_attribute.items()
+        }
         return cls(p.max(1), normalised_entropies(p), sensitive_entropy=entropies)
 
     def _checked(self, length: int) -> Scores:
         """Return the same as arrays of this length, or raise an error."""
         checked: dict[str, Any] = {}
-        for name in ("confidence", *_NUMBERS):
-            values = getattr(self, name)
-            if values is None:
-                continue
-            if name == "relative_step":
-                # No number at all means that nothing was tuned.
-                steps = read_array(name, values, 1, length)
-                checked[name] = steps if np.isfinite(steps).any() else None
-            else:
-                checked[name] = check_unit(name, values, length)
+        for name in ("confidence", "entropy", "entropy_zero_shot"):
+            scores = getattr(self, name)
+            if scores is not None:
+                checked[name] = read_unit_scores(name, scores, length)
+        if self.relative_step is not None:
+            steps = read_array("relative_step", self.relative_step, 1, length)
+            # Without a single number nothing was tuned.
+            checked["relative_step"] = steps if np.isfinite(steps).any() else None
 
-        for name in _BY_NAME:
+        for name in (*_ENTROPIES, *_BELIEFS):
             columns = getattr(self, name) or {}
-            if not isinstance(columns, Mapping):
-                raise FairTTAError(
-                    f"`{name}` should be {{name: numbers}} (got {type(columns).__name__}).",
-                    argument=name,
-                )
-            check = check_probabilities if name == "sensitive_zero_shot" else check_unit
+            _check_is_mapping(name, columns)
+            has_rows = name == "sensitive_zero_shot"
+            read = read_probabilities if has_rows else read_unit_scores
             checked[name] = {
-                str(key): check(f"{name}[{key!r}]", column, length)
+                str(key): read(f"{name}[{key!r}]", column, length)
                 for key, column in columns.items()
             }
         if checked["zero_shot"]:
-            check_probabilities(
-                "zero_shot", np.stack([*checked["zero_shot"].values()], 1)
-            )
+            by_class = np.stack(list(checked["zero_shot"].values()), 1)
+            read_probabilities("zero_shot", by_class)
 
         if not all(isinstance(texts, list | tuple) for texts in self.warnings):
             raise FairTTAError(
@@ -117,16 +110,25 @@ class Scores:
         return Scores(**checked, warnings=self.warnings)
 
 
+def _check_is_mapping(argument: str, columns: Any) -> None:
+    """Raise unless the columns are by name."""
+    if not isinstance(columns, Mapping):
+        raise FairTTAError(
+            f"`{argument}` should be {{name: numbers}} (got {type(columns).__name__}).",
+            argument=argument,
+        )
+
+
+# Fields of `Scores` and of `Prediction`: numbers, numbers by attribute, probabilities by name.
 _NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
 _ENTROPIES = ("sensitive_entropy", "sensitive_entropy_zero_shot")
 _BELIEFS = ("zero_shot", "sensitive_zero_shot")
-_BY_NAME = (*_ENTROPIES, *_BELIEFS)
 
 
 class AnswerTableBuilder:
     """Collects the answers of one method; a few numbers of each image stay in memory.
 
-    `fair_tta.auditing.audit` makes an `AnswerTable` of what it collects.
+    `fair_tta.auditing.audit` makes an `AnswerTable` of its columns.
 
     Args:
         keep_beliefs: keep the probabilities before adaptation too, see `Scores.zero_shot`.
@@ -136,7 +138,7 @@ class AnswerTableBuilder:
         truth: its true class, if classes were given.
         sensitive: ``{attribute: [images]}``, if values were given.
         clusters: the person or source of each image, if they were given.
-        digests: what tells images apart, if their contents were given.
+        digests: by which images are told apart, if their contents were given.
         seconds: the cost of all answers.
     """
 
@@ -147,25 +149,29 @@ class AnswerTableBuilder:
         self.clusters: list[str] = []
         self.digests = array("Q")
         self.seconds = 0.0
-        by_name = [name for name in _BY_NAME if keep_beliefs or name not in _BELIEFS]
-        self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
-        self._by_name: dict[str, dict[str, array[float]]] = {
-            name: {} for name in by_name
-        }
         self._warnings: list[tuple[str, ...]] = []
+        self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
+        kept = (*_ENTROPIES, *_BELIEFS) if keep_beliefs else _ENTROPIES
+        self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in kept}
 
     def add(self, prediction: Prediction) -> None:
         """Add the answer for one more image."""
+        # Labels and warnings repeat, so that interned ones take no memory per image.
         self.labels.append(sys.intern(prediction.label))
-        self._warnings.append(tuple(map(sys.intern, prediction.warnings)))
+        warnings = [sys.intern(warning) for warning in prediction.warnings]
+        self._warnings.append(tuple(warnings))
         self._numbers["confidence"].append(prediction.probabilities[prediction.label])
         for name in _NUMBERS:
             number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
         for name, columns in self._by_name.items():
-            for key, value in getattr(prediction, name).items():
-                numbers = value.values() if isinstance(value, dict) else [value]
-                columns.setdefault(key, array("d")).extend(numbers)
+            for key, numbers in getattr(prediction, name).items():
+                column = columns.setdefault(key, array("d"))
+                # Beliefs of an attribute have several numbers per image, one for each value.
+                if isinstance(numbers, dict):
+                    column.extend(numbers.values())
+                else:
+                    column.append(numbers)
 
     def add_known(
         self,
@@ -174,7 +180,7 @@ class AnswerTableBuilder:
         cluster: str | None,
         content: str,
     ) -> None:
-        """Add what is known of the image of the last answer.
+        """Add the labels of the image of the last answer.
 
         Args:
             target: its true class.
@@ -191,7 +197,7 @@ class AnswerTableBuilder:
         self.digests.append(int(content[:16], 16))
 
     def scores(self) -> Scores:
-        """Return what answers report besides their labels."""
+        """Return the scores of the answers."""
         n = len(self.labels)
         if not n:
             return Scores()

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import _answer_table as columns
+from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
+from fair_tta.metrics._columns import read_column, read_sensitive
 from fair_tta.metrics._estimates import Estimate, GroupBy, warn_small_groups
 from fair_tta.metrics._metric import CustomMetric
-from fair_tta.metrics._types import Column, Sensitive, Values
+from fair_tta.metrics._types import Column, Sensitive, Targets, Values
 from fair_tta.metrics.definitions import METRICS
 from fair_tta.metrics.intervals._bootstrap import Interval, read_interval
 
@@ -39,7 +40,7 @@ class MetricStream:
         0.5
     """
 
-    targets: Sequence[Hashable] | None = field(default=None, kw_only=True)
+    targets: Targets = field(default=None, kw_only=True)
     values: Values | None = field(default=None, kw_only=True)
     interval: Interval | None = field(default=0.95, kw_only=True)
 
@@ -49,32 +50,27 @@ class MetricStream:
     def reset(self) -> None:
         """Forget all rows."""
         self._attributes: tuple[str, ...] = ()
+        # How often each (label, answer, *values) came.
         self._counts: Counter[tuple[Hashable, ...]] = Counter()
 
-    def update(
-        self,
-        y_true: Column,
-        y_pred: Column,
-        sensitive: Sensitive,
-    ) -> None:
+    def update(self, y_true: Column, y_pred: Column, sensitive: Sensitive) -> None:
         """Count some rows."""
-        truth = columns.read_column("y_true", y_true)
-        answers = columns.read_column("y_pred", y_pred, len(truth))
-        values = columns.read_sensitive(sensitive, len(truth))
-        self._add(
-            (*values,), Counter(zip(truth, answers, *values.values(), strict=True))
-        )
+        truth = read_column("y_true", y_true)
+        answers = read_column("y_pred", y_pred, len(truth))
+        values = read_sensitive(sensitive, len(truth))
+        rows = zip(truth, answers, *values.values(), strict=True)
+        self._add(tuple(values), Counter(rows))
 
     def merge(self, *others: MetricStream) -> MetricStream:
-        """Add the rows of others to this one, and return it."""
-        for other in others:
-            self._add(other._attributes, other._counts)
+        """Add the rows of other streams to this one, and return it."""
+        for stream in others:
+            self._add(stream._attributes, stream._counts)
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows, without settings; JSON can hold it if it can hold labels and values."""
+        """Return the rows, without settings; JSON can hold it if it can hold labels and values."""
         counts = [[*row, n] for row, n in self._counts.items()]
-        return {"attributes": [*self._attributes], "counts": counts}
+        return {"attributes": list(self._attributes), "counts": counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Replace the rows by those of `state_dict`."""
@@ -83,47 +79,47 @@ class MetricStream:
         self._add(tuple(state["attributes"]), counts)
 
     def compute(self) -> dict[str, Estimate]:
-        """All metrics that rest on answers alone, by name; ``_s`` is for ``over="sensitive"``."""
-        rows = self._columns(self._attributes, self._counts, are_all=True)
-        warn_small_groups(rows.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
-        how = None if self.interval is None else read_interval(self.interval)
+        """Return all metrics of answers by name; ``_s`` is for ``over="sensitive"``."""
+        table = self._table(self._attributes, self._counts, has_all_rows=True)
+        warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+        bootstrap = None if self.interval is None else read_interval(self.interval)
         estimates = {}
         for metric in METRICS.values():
             if not isinstance(metric, CustomMetric) or metric.score is None:
-                estimates[metric.name] = metric.estimate(rows, 0, how)
+                estimates[metric.name] = metric.estimate(table, 0, bootstrap)
         return estimates
 
     def _add(
         self, attributes: tuple[str, ...], counts: Counter[tuple[Hashable, ...]]
     ) -> None:
-        if self._counts and counts and attributes != self._attributes:
+        if not counts:
+            return
+        if self._counts and attributes != self._attributes:
             names = f"{list(self._attributes)}, as before (got {list(attributes)})"
             raise FairTTAError(
                 f"`sensitive` should have the attributes {names}.", argument="sensitive"
             )
-        if counts:
-            self._columns(
-                attributes, self._counts | counts
-            )  # raises before anything is counted
-            self._attributes = attributes
-            self._counts.update(counts)
+        # Rows that do not fit raise here, before any of them is counted.
+        self._table(attributes, self._counts | counts)
+        self._attributes = attributes
+        self._counts.update(counts)
 
-    def _columns(
+    def _table(
         self,
         attributes: Sequence[str],
         counts: Counter[tuple[Hashable, ...]],
         *,
-        are_all: bool = False,
-    ) -> columns.AnswerTable:
-        """Distinct rows, and how often each came; labels of some rows may lack classes."""
+        has_all_rows: bool = False,
+    ) -> AnswerTable:
+        """Return a table with an entry for each distinct row, and how often it came."""
         truth, answers, *values = zip(*counts, strict=True) if counts else ((), ())
-        sensitive = dict(zip(attributes, values, strict=True)) or None
-        found = columns.read_answer_table(
+        table = read_answer_table(
             truth,
             [answers],
-            sensitive,
+            dict(zip(attributes, values, strict=True)) or None,
             self.targets,
             self.values,
-            truth_has_classes=are_all,
+            # Labels of some rows may lack classes.
+            truth_has_classes=has_all_rows,
         )
-        return replace(found, times=np.array([*counts.values()], np.int64))
+        return replace(table, times=np.array(list(counts.values()), np.int64))

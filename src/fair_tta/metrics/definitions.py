@@ -10,24 +10,26 @@ from __future__ import annotations
 
 from functools import partial
 
+from fair_tta.metrics import _custom_metrics as custom
 from fair_tta.metrics import _rates as rates
-from fair_tta.metrics import _score_figures as own
 from fair_tta.metrics._estimates import GroupBy
-from fair_tta.metrics._metric import CustomMetric, MetricDefinition, RateMetric
-from fair_tta.metrics.intervals import _accuracies as intervals
+from fair_tta.metrics._metric import (
+    CustomMetric,
+    Intervals,
+    MetricDefinition,
+    RateMetric,
+    max_min_intervals,
+)
+from fair_tta.metrics.intervals import _accuracies as accuracies
 from fair_tta.metrics.intervals import _extremes as extremes
-from fair_tta.metrics.intervals._extremes import MaxMinInterval, extreme_bounds
-
-_PAIRS, _VALUES = GroupBy.TARGET_AND_SENSITIVE, GroupBy.SENSITIVE
 
 # A metric is added here and nowhere else. The order is that of audits and reports.
 
 ACCURACY = RateMetric(
     "accuracy",
-    rates.overall,
+    rates.overall_accuracy,
     lambda accuracy: accuracy,
-    change=intervals.accuracy_change_bounds,
-    interval=intervals.accuracy_bounds,
+    Intervals(accuracies.accuracy_bounds, accuracies.accuracy_change_bounds),
     over=None,
     title="Accuracy",
     better=1,
@@ -40,10 +42,9 @@ Estimate(value=0.5, n=2, low=None, high=None, reason=None)""",
 )
 BALANCED_ACCURACY = RateMetric(
     "balanced_accuracy",
-    rates.of_pairs,
+    rates.accuracy_by_cell,
     rates.mean_of_defined,
-    change=intervals.balanced_change_bounds,
-    interval=intervals.balanced_bounds,
+    Intervals(accuracies.balanced_bounds, accuracies.balanced_change_bounds),
     title="Balanced accuracy (class / group)",
     better=1,
     meaning="Mean accuracy of all groups, a group being the images of one class and one sensitive "
@@ -60,11 +61,14 @@ BALANCED_ACCURACY = RateMetric(
 )
 WORST_GROUP_ACCURACY = RateMetric(
     "worst_group_accuracy",
-    rates.of_pairs,
-    rates.lowest,
-    change=MaxMinInterval(extremes.negative_cell_accuracies, -1),
-    interval=partial(intervals.worst_group_bounds, _PAIRS),
-    worst_of=_PAIRS,
+    rates.accuracy_by_cell,
+    rates.lowest_rate,
+    max_min_intervals(
+        extremes.negative_cell_accuracies,
+        -1,
+        run=partial(accuracies.worst_group_bounds, GroupBy.TARGET_AND_SENSITIVE),
+    ),
+    is_of_worst_group=True,
     title="Worst-group accuracy (class / group)",
     better=1,
     meaning="Accuracy of the worst group, a group being the images of one class and one sensitive "
@@ -81,12 +85,15 @@ WORST_GROUP_ACCURACY = RateMetric(
 )
 WORST_GROUP_ACCURACY_S = RateMetric(
     "worst_group_accuracy_s",
-    rates.by_group,
-    rates.lowest,
-    change=MaxMinInterval(extremes.negative_group_accuracies, -1),
-    interval=partial(intervals.worst_group_bounds, _VALUES),
-    over=_VALUES,
-    worst_of=_VALUES,
+    rates.accuracy_by_group,
+    rates.lowest_rate,
+    max_min_intervals(
+        extremes.negative_group_accuracies,
+        -1,
+        run=partial(accuracies.worst_group_bounds, GroupBy.SENSITIVE),
+    ),
+    is_of_worst_group=True,
+    over=GroupBy.SENSITIVE,
     title="Worst-group accuracy (group)",
     better=1,
     meaning="The same with groups of one sensitive value, whatever the class.",
@@ -95,11 +102,10 @@ WORST_GROUP_ACCURACY_S = RateMetric(
 )
 BIAS = RateMetric(
     "bias",
-    rates.overall_and(rates.true_positive),
-    rates.shortfall,
-    change=MaxMinInterval(extremes.cell_shortfalls),
-    interval=partial(extreme_bounds, extremes.cell_shortfalls),
-    worst_of=_PAIRS,
+    rates.with_overall_accuracy(rates.true_positive_rates),
+    rates.shortfall_of_lowest_rate,
+    max_min_intervals(extremes.cell_shortfalls),
+    is_of_worst_group=True,
     title="Accuracy minus worst group (class / group)",
     better=-1,
     meaning="Accuracy minus worst-group accuracy; the literature calls it bias. 0 means no "
@@ -113,12 +119,11 @@ BIAS = RateMetric(
 )
 BIAS_S = RateMetric(
     "bias_s",
-    rates.overall_and(rates.by_group),
-    rates.shortfall,
-    change=MaxMinInterval(extremes.group_shortfalls),
-    interval=partial(extreme_bounds, extremes.group_shortfalls),
-    over=_VALUES,
-    worst_of=_VALUES,
+    rates.with_overall_accuracy(rates.accuracy_by_group),
+    rates.shortfall_of_lowest_rate,
+    max_min_intervals(extremes.group_shortfalls),
+    is_of_worst_group=True,
+    over=GroupBy.SENSITIVE,
     title="Accuracy minus worst group (group)",
     better=-1,
     meaning="The same with groups of one sensitive value. 0: no disparity.",
@@ -127,8 +132,8 @@ BIAS_S = RateMetric(
 )
 TYPICAL_GAP = CustomMetric(
     "typical_gap",
-    own.typical_gap,
-    own.typical_gap_change,
+    custom.typical_gap_estimate,
+    custom.typical_gap_difference,
     title="Typical gap",
     better=-1,
     meaning="By how much two groups of a class typically differ in accuracy: the root of the mean "
@@ -145,11 +150,10 @@ TYPICAL_GAP = CustomMetric(
 )
 EQUALIZED_ODDS = RateMetric(
     "equalized_odds_difference",
-    rates.odds,
+    rates.true_and_false_positive_rates,
     rates.mean_larger_gap,
+    max_min_intervals(extremes.odds_differences),
     is_gap=True,
-    change=MaxMinInterval(extremes.odds_differences),
-    interval=partial(extreme_bounds, extremes.odds_differences),
     needs="two groups with images of one class, and two with images of others",
     title="Equalized odds difference",
     better=-1,
@@ -165,11 +169,10 @@ EQUALIZED_ODDS = RateMetric(
 )
 EQUAL_OPPORTUNITY = RateMetric(
     "equal_opportunity_difference",
-    rates.true_positive,
+    rates.true_positive_rates,
     rates.mean_gap,
+    max_min_intervals(extremes.true_positive_differences),
     is_gap=True,
-    change=MaxMinInterval(extremes.true_positive_differences),
-    interval=partial(extreme_bounds, extremes.true_positive_differences),
     needs="two groups with images of one class",
     title="Equal opportunity difference",
     better=-1,
@@ -180,12 +183,11 @@ EQUAL_OPPORTUNITY = RateMetric(
 )
 DEMOGRAPHIC_PARITY = RateMetric(
     "demographic_parity_difference",
-    rates.selection,
+    rates.selection_rates,
     rates.mean_gap,
+    max_min_intervals(extremes.parity_differences),
     is_gap=True,
-    change=MaxMinInterval(extremes.parity_differences),
-    interval=partial(extreme_bounds, extremes.parity_differences),
-    over=_VALUES,
+    over=GroupBy.SENSITIVE,
     needs_classes=True,
     title="Demographic parity difference",
     better=-1,
@@ -198,8 +200,8 @@ DEMOGRAPHIC_PARITY = RateMetric(
 )
 AVERAGE_TARGET_CONFIDENCE = CustomMetric(
     "average_target_confidence",
-    own.certainty,
-    own.certainty_change,
+    custom.target_confidence,
+    custom.target_confidence_change,
     over=None,
     score="entropy",
     title="Average target confidence (ATC)",
@@ -210,8 +212,8 @@ AVERAGE_TARGET_CONFIDENCE = CustomMetric(
 )
 EXPECTED_CALIBRATION_ERROR = CustomMetric(
     "expected_calibration_error",
-    own.calibration_error,
-    own.calibration_error_change,
+    custom.calibration_error,
+    custom.calibration_error_change,
     over=None,
     score="confidence",
     is_compared=False,
@@ -233,14 +235,15 @@ EXPECTED_CALIBRATION_ERROR = CustomMetric(
 )
 
 _DEFINED = {
-    name: thing
-    for name, thing in [*globals().items()]
-    if isinstance(thing, MetricDefinition)
+    name: definition
+    for name, definition in list(globals().items())
+    if isinstance(definition, MetricDefinition)
 }
 
 METRICS: dict[str, MetricDefinition] = {
     definition.name: definition for definition in _DEFINED.values()
 }
-"""All definitions by the names of their figures, in the order of audits and reports."""
+"""All definitions by the names of their metrics, in the order of audits and reports."""
 
+# Definitions over sensitive values alone are `over="sensitive"` of the public functions.
 __all__ = [name for name in _DEFINED if not name.endswith("_S")]

@@ -311,7 +311,7 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
         (
             ("class", ("background",)),
             FormFields("", "time: day, night"),
-            "attributes are the sensitive columns",
+            "attributes should be sensitive columns",
         ),
         (("class", ("background",)), FormFields("cat"), "at least two"),
     ],
@@ -334,7 +334,7 @@ def test_a_column_needs_two_values(
 ) -> None:
     one = tmp_path / "one.csv"
     one.write_text("file,class,background\nbirds-000.png,water bird,water\n")
-    message = "column 'class' should hold at least two different values (it holds ['water bird'])"
+    message = "column 'class' should contain at least two different values (got ['water bird'])"
     with pytest.raises(FairTTAError, match=re.escape(message)):
         found = labels(tmp_path / "out", str(one))
         audit_uploads(

@@ -10,9 +10,7 @@ import pytest
 from internals import (
     PAPER_TASKS,
     AgeCut,
-    Padding,
     ProblemKind,
-    Split,
     bracket_of,
     read_fairface,
 )
@@ -22,6 +20,8 @@ from fair_tta.errors import DatasetError
 
 AGE_RACE = BenchmarkTask.find("FairFace", "age", "race")
 GENDER_RACE = BenchmarkTask.find("FairFace", "gender", "race")
+NARROW = "fairface-img-margin025-trainval"
+WIDE = "fairface-img-margin125-trainval"
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
@@ -39,9 +39,7 @@ def expected(task: BenchmarkTask) -> dict[str, tuple[str, dict[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "images", ["", "fairface", Padding.NARROW.value, Padding.WIDE.value]
-)
+@pytest.mark.parametrize("images", ["", "fairface", NARROW, WIDE])
 @pytest.mark.parametrize("prefix", ["", "fairface/"])
 def test_layouts(images: str, prefix: str, tmp_path: Path) -> None:
     made.fairface(tmp_path, images=images, prefix=prefix)
@@ -65,43 +63,41 @@ def test_layouts(images: str, prefix: str, tmp_path: Path) -> None:
 
 def test_splits(tmp_path: Path) -> None:
     made.fairface(tmp_path / "fairface")
-    train = read_fairface(tmp_path, GENDER_RACE, split=Split.TRAIN)
-    both = read_fairface(tmp_path, GENDER_RACE, split=Split.ALL)
+    train = read_fairface(tmp_path, GENDER_RACE, split="train")
+    both = read_fairface(tmp_path, GENDER_RACE, split="all")
     assert [r.key for r in train] == [f"train/{i}.jpg" for i in range(1, 8)]
     assert len(both) == 7 + 126
     assert both.problems.counts[ProblemKind.PARTIAL] == 2
     with pytest.raises(
         DatasetError,
-        match=r"`split` should not be TEST: the test split of FairFace is not",
+        match=r"`split` should not be 'test': the test split of FairFace is not",
     ):
-        read_fairface(tmp_path, GENDER_RACE, split=Split.TEST)
+        read_fairface(tmp_path, GENDER_RACE, split="test")
     (tmp_path / "fairface" / "fairface_label_train.csv").rename(
         tmp_path / "fairface" / "train_labels.csv"
     )
-    renamed = read_fairface(tmp_path, GENDER_RACE, split=Split.TRAIN)
+    renamed = read_fairface(tmp_path, GENDER_RACE, split="train")
     assert renamed.records == train.records
     (tmp_path / "fairface" / "train_labels.csv").unlink()
     with pytest.raises(
         DatasetError, match=r"has no fairface_label_train.csv or train_labels.csv"
     ):
-        read_fairface(tmp_path, GENDER_RACE, split=Split.ALL)
+        read_fairface(tmp_path, GENDER_RACE, split="all")
 
 
 def test_paddings_are_chosen_and_recorded(tmp_path: Path) -> None:
-    made.fairface(tmp_path, images=Padding.NARROW.value)
-    made.fairface(tmp_path, images=Padding.WIDE.value)
-    assert (
-        read_fairface(tmp_path, AGE_RACE).parameters["images"] == Padding.NARROW.value
-    )
-    wide = read_fairface(tmp_path, AGE_RACE, padding=Padding.WIDE)
-    assert wide.parameters["images"] == Padding.WIDE.value
-    assert all(Padding.WIDE.value in r.path.parts for r in wide)
-    made.fairface(tmp_path / "one", images=Padding.WIDE.value)
+    made.fairface(tmp_path, images=NARROW)
+    made.fairface(tmp_path, images=WIDE)
+    assert read_fairface(tmp_path, AGE_RACE).parameters["images"] == NARROW
+    wide = read_fairface(tmp_path, AGE_RACE, padding="wide")
+    assert wide.parameters["images"] == WIDE
+    assert all(WIDE in r.path.parts for r in wide)
+    made.fairface(tmp_path / "one", images=WIDE)
     with pytest.raises(
         DatasetError, match=r"has no folder fairface-img-margin025-trainval/val\."
     ):
-        read_fairface(tmp_path / "one", AGE_RACE, padding=Padding.NARROW)
-    (tmp_path / "one" / Padding.WIDE.value).rename(tmp_path / "pictures")
+        read_fairface(tmp_path / "one", AGE_RACE, padding="narrow")
+    (tmp_path / "one" / WIDE).rename(tmp_path / "pictures")
     with pytest.raises(
         DatasetError, match=r"has no folder val\.\nNothing is downloaded(?s:.*)DIR"
     ):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import dataset_fixtures as made
 import pytest
-from internals import PAPER_TASKS, SPLIT_NAMES, parse_names, parse_sensitive
+from internals import PAPER_TASKS, Split, parse_names, parse_sensitive
 
 from fair_tta import FairTTAError, Templates
 from fair_tta.datasets import BenchmarkTask, read_dataset
@@ -136,7 +136,7 @@ def test_splits_are_passed_on(everything: Path) -> None:
     for task in (celeba, birds):
         sizes = {
             split: len(read_dataset(task, everything, split=split))
-            for split in SPLIT_NAMES
+            for split in get_args(Split)
         }
         assert sum(sizes.values()) == 2 * sizes["all"]
         assert min(sizes.values()) > 0
@@ -183,7 +183,7 @@ def test_ages_and_padding_are_passed_on(everything: Path) -> None:
     ):
         read_dataset(faces, everything, padding="wide")
     with pytest.raises(
-        DatasetError, match=r"`padding` should be 'narrow' or 'wide' \(got"
+        DatasetError, match=r"`padding` should be one of narrow, wide \(got"
     ):
         read_dataset(faces, everything, padding=cast(Any, "both"))
 
