@@ -380,8 +380,8 @@ from fair_tta.models._model_lock import state_of
 from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._prefix_sharing import PromptTree
 from fair_tta.models._stored_text import TextTable
-from fair_tta.models._towers import TextTower
-from fair_tta.models._towers import check_prompt_length
+from fair_tta.models._text_tower import TextTower
+from fair_tta.models._text_tower import check_prompt_length
 from fair_tta.prompts._context import PromptSet
 from fair_tta.prompts._context import SharedContext
 from fair_tta.prompts._context import concatenate_prompts

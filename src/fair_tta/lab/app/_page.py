@@ -44,7 +44,7 @@ from fair_tta.lab.runs._reference import fit_on_folder
 from fair_tta.lab.runs._runner import Progress
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BADGES, FOLDER
-from fair_tta.models._loading import model_name
+from fair_tta.models._loading import backend_name
 
 T = TypeVar("T")
 
@@ -549,7 +549,7 @@ def is_embedded_model(model: object) -> bool:
 
 
 def _heading(classifiers: Classifiers, embedded: bool, local: bool) -> str:
-    model = _EMBEDDED_MODEL if embedded else model_name(classifiers.backend)
+    model = _EMBEDDED_MODEL if embedded else backend_name(classifiers.backend)
     return (
         '<div class="fair-tta-head"><h1>fair-tta</h1>'
         "<p>Zero-shot answers that lean less on an attribute you name, and what is left of the gap."
