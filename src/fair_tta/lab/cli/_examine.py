@@ -13,7 +13,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import (
     RESUME_HINT,
     check_methods,
@@ -60,13 +60,8 @@ def examine_command(
     This is the model's own perception, not a measurement of people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
-    reject_unused_options(
-        context,
-        encoder.unused(bool(images.images)),
-        reference_set.unused(),
-        run.unused(out),
-        images.unused(),
-    )
+    encoder.require_one_source(images.images)
+    run.require_out(out)
 
     def stopped() -> str:
         return "Stopped." if out is None else f"Stopped. {RESUME_HINT}"
@@ -91,7 +86,6 @@ def examine_command(
         methods = parse_option("--adapters", parse_adapters, adapters)
         check_methods("--adapters", methods, encoder.features, reference_set.reference)
         classifier = make_classifier(
-            context,
             prompts.read(),
             encoder,
             adapter=ZeroShot(),
@@ -99,7 +93,7 @@ def examine_command(
             views=encoder.views,
         )
         is_fitted = all(method.is_fitted for method in methods.values())
-        notes = run_notes(context, encoder)
+        notes = run_notes(encoder)
         if images.limit is not None:
             notes.append(f"Not all images were used: the first {images.limit}.")
         if images.sample is not None:

@@ -13,6 +13,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
+from fair_tta.lab.cli._expand import reject_options
 from fair_tta.lab.cli._names import (
     column_names,
     parse_column_attributes,
@@ -50,10 +51,13 @@ def labels_from_options(
     from fair_tta.datasets._folder_labels import write_labels_of_folders
     from fair_tta.datasets._labels import Labels
 
+    if encoder.features is None:
+        reject_options("without --features", by_position=labels.by_position)
+
     # Labels are those of a file, or the names of folders
     stored = encoder.stored
     source = images if stored is None else stored.path
-    assert source is not None  # there are images or features: `EncoderOptions.unused`
+    assert source is not None  # there are images or features: `require_one_source`
     columns = tuple(labels.sensitive_column)
     renames = parse_option("--rename", parse_renames, labels.rename)
     left_out: tuple[Problem, ...] = ()

@@ -19,7 +19,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import (
     RESUME_HINT,
     check_methods,
@@ -205,13 +205,8 @@ def predict_command(
         raise typer.BadParameter(
             "choose one of --json and --csv.", param_hint="--json, --csv"
         )
-    reject_unused_options(
-        context,
-        encoder.unused(bool(images.images)),
-        reference_set.unused(),
-        run.unused(out),
-        images.unused(),
-    )
+    encoder.require_one_source(images.images)
+    run.require_out(out)
     n_done = 0
     n_failed = 0
 
@@ -239,7 +234,6 @@ def predict_command(
         reference = reference_set.reference
         check_methods("--adapter", named, encoder.features, reference, in_folds=False)
         classifier = make_classifier(
-            context,
             prompts.read(),
             encoder,
             adapter=method,
