@@ -79,7 +79,7 @@ def thresholds(text: str, run: str = "tpt") -> Callable[[Path], object]:
 
 CASES: dict[str, Callable[[Path], object]] = {
     # audits
-    "no sensitive values": lambda _: audit(TRUTH, BEFORE, None),  # type: ignore[arg-type]
+    "no sensitive values": lambda _: audit(TRUTH, BEFORE, None),
     "labels in other words": lambda _: made(["a " + name for name in TRUTH]),
     "answers that are numbers": lambda _: made([1, 0] * 60),
     "some answers that are no class": lambda _: made(["?"] * 30 + TRUTH[30:]),
