@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from internals import COMPARED_METRICS, join_clusters
+from internals import COMPARED_METRICS, Estimate, join_clusters
 
 from fair_tta import FairTPTClassifier, Features
 from fair_tta.auditing import Audit, Scores, audit, compare
@@ -17,7 +17,7 @@ IMAGES, TIMES = 240, 5
 
 
 def answers(seed: int = 0) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Labels, groups, and answers before and after of different images: the gap narrows a bit."""
+    """Return labels, groups, and answers before and after, which narrow the gap a bit."""
     generator = np.random.default_rng(seed)
     cell = np.arange(IMAGES) % 4
     right_before = np.array([0.9, 0.6, 0.65, 0.9])[cell]
@@ -37,7 +37,7 @@ def answers(seed: int = 0) -> tuple[list[str], list[str], list[str], list[str]]:
 
 
 def compared(times: int, digests: bool = True, **options: Any) -> Audit:
-    """Two runs on images each of which comes so many times."""
+    """Return two runs on images each of which comes so many times."""
     truth, places, before, after = (column * times for column in answers())
     contents = [f"image {i % IMAGES}" for i in range(len(truth))] if digests else None
     runs = (("before", before), ("after", after))
@@ -47,12 +47,16 @@ def compared(times: int, digests: bool = True, **options: Any) -> Audit:
     )
 
 
-def width(found: Audit, metric: str) -> float:
-    """Of the interval of the change."""
-    change = found.difference(metric, "after")
-    assert change.low is not None
-    assert change.high is not None
-    return change.high - change.low
+def width_of(estimate: Estimate) -> float:
+    """Return the width of the interval."""
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.high - estimate.low
+
+
+def width(measured: Audit, metric: str) -> float:
+    """Return the width of the interval of the change."""
+    return width_of(measured.difference(metric, "after"))
 
 
 @pytest.mark.parametrize("metric", [metric.name for metric in COMPARED_METRICS[:10]])
@@ -67,26 +71,20 @@ def test_repeating_images_makes_no_interval_narrower(metric: str) -> None:
 
 
 def test_repeating_images_makes_no_interval_of_a_group_narrower() -> None:
-    once, often = (
-        compared(times).document.comparisons[0].groups for times in (1, TIMES)
-    )
-    for one, many in zip(once, often, strict=True):
-        assert one.difference.low is not None
-        assert one.difference.high is not None
-        assert many.difference.low is not None
-        assert many.difference.high is not None
-        least = 0.99 * (one.difference.high - one.difference.low)
-        assert many.difference.high - many.difference.low > least
-        assert many.changes.mcnemar_p is None
-        if one.changes.images_needed is not None:
-            assert many.changes.images_needed == pytest.approx(
-                one.changes.images_needed, rel=0.1
+    groups = compared(1).document.comparisons[0].groups
+    repeated_groups = compared(TIMES).document.comparisons[0].groups
+    for group, repeated in zip(groups, repeated_groups, strict=True):
+        assert width_of(repeated.difference) > 0.99 * width_of(group.difference)
+        assert repeated.changes.mcnemar_p is None
+        if group.changes.images_needed is not None:
+            assert repeated.changes.images_needed == pytest.approx(
+                group.changes.images_needed, rel=0.1
             )
 
 
 def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
     generator = np.random.default_rng(1)
-    entropy, sure = generator.uniform(0.1, 0.9, (2, IMAGES))
+    entropy, confidence = generator.uniform(0.1, 0.9, (2, IMAGES))
     belief = generator.uniform(0.2, 0.8, IMAGES)
     beliefs = {"cat": belief, "dog": 1 - belief}
     values = generator.uniform(0.2, 0.8, IMAGES)
@@ -94,7 +92,7 @@ def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
     def measured(times: int) -> Audit:
         truth, places, before, _ = (column * times for column in answers())
         scores = Scores(
-            confidence=np.tile(sure, times),
+            confidence=np.tile(confidence, times),
             entropy=np.tile(entropy, times),
             sensitive_entropy={"place": np.tile(entropy, times)},
             zero_shot={
@@ -107,8 +105,8 @@ def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
         contents = [i % IMAGES for i in range(len(truth))]
         return audit(truth, before, {"place": places}, scores=scores, digests=contents)
 
-    def widths(found: Audit) -> list[float]:
-        run = found.document.runs[0]
+    def widths(measured: Audit) -> list[float]:
+        run = measured.document.runs[0]
         assert run.perceived is not None
         figures = [
             run.metrics.average_target_confidence,
@@ -117,22 +115,22 @@ def test_repeating_images_makes_no_interval_of_scores_narrower() -> None:
             run.perceived["place"].pseudo_eod,
             *(group.calibration_error for group in run.groups),
         ]
-        return [figure.high - figure.low for figure in figures]  # type: ignore[operator]
+        return [width_of(figure) for figure in figures]
 
     once, often = widths(measured(1)), widths(measured(TIMES))
     assert often == pytest.approx(once, rel=0.15)
 
 
 def test_the_audit_states_how_many_images_differ() -> None:
-    found = compared(TIMES)
-    assert found.document.data.n == IMAGES * TIMES
-    assert found.document.data.different_images == IMAGES
-    assert found.document.data.clusters == IMAGES
+    measured = compared(TIMES)
+    assert measured.document.data.n == IMAGES * TIMES
+    assert measured.document.data.different_images == IMAGES
+    assert measured.document.data.clusters == IMAGES
     sentence = "1,200 rows are 240 different images"
-    assert any(sentence in warning for warning in found.warnings)
-    assert sentence in html(found)
-    assert "240 different images" in markdown(found)
-    assert Audit.from_json(found.to_json()) == found
+    assert any(sentence in warning for warning in measured.warnings)
+    assert sentence in html(measured)
+    assert "240 different images" in markdown(measured)
+    assert Audit.from_json(measured.to_json()) == measured
 
 
 def test_of_different_images_nothing_changes() -> None:
@@ -158,17 +156,17 @@ def test_few_different_images_have_figures_without_intervals() -> None:
     truth, places, before, after = (column[:8] * 20 for column in answers())
     contents = [f"image {i % 8}" for i in range(len(truth))]
     runs = (("before", before), ("after", after))
-    found = compare(
+    measured = compare(
         audit(truth, run, places, name=name, digests=contents) for name, run in runs
     )
-    assert any("8 different images" in warning for warning in found.warnings)
-    accuracy = found.estimate("accuracy", "after")
+    assert any("8 different images" in warning for warning in measured.warnings)
+    accuracy = measured.estimate("accuracy", "after")
     assert 0 < float(accuracy) < 1
     assert accuracy.low is None
     assert "only 8 different images" in str(accuracy.reason)
     for metric in COMPARED_METRICS[:10]:
-        assert found.difference(metric.name, "after").low is None
-    assert "8 different images" in html(found)
+        assert measured.difference(metric.name, "after").low is None
+    assert "8 different images" in html(measured)
 
 
 def test_named_clusters_and_images_are_joined() -> None:
@@ -179,9 +177,9 @@ def test_named_clusters_and_images_are_joined() -> None:
     assert join_clusters(persons, contents).tolist() == [0, 0, 1, 1, 2]  # type: ignore[union-attr]
     assert join_clusters(None, np.arange(5)) is None
     persons_of_rows = [i // 2 for i in range(IMAGES)] * TIMES
-    found = compared(TIMES, clusters=persons_of_rows)
-    assert found.document.data.clusters == IMAGES // 2
-    assert found.document.data.different_images == IMAGES
+    measured = compared(TIMES, clusters=persons_of_rows)
+    assert measured.document.data.clusters == IMAGES // 2
+    assert measured.document.data.different_images == IMAGES
 
 
 def test_answers_alone_follow_a_run_that_knows_its_images() -> None:
@@ -189,10 +187,10 @@ def test_answers_alone_follow_a_run_that_knows_its_images() -> None:
     contents = [f"image {i % IMAGES}" for i in range(len(truth))]
     known = audit(truth, after, places, name="after", digests=contents)
     alone = audit(truth, before, places, name="before")
-    found = compare([alone, known])
-    assert found.document.data.clusters == IMAGES
-    measured = audit(truth, before, places, name="before", digests=contents).document
-    assert found.document.runs == (*measured.runs, *known.document.runs)
+    both = compare([alone, known]).document
+    assert both.data.clusters == IMAGES
+    first = audit(truth, before, places, name="before", digests=contents).document
+    assert both.runs == (*first.runs, *known.document.runs)
 
 
 def vectors(
@@ -222,20 +220,20 @@ def test_a_classifier_knows_repeated_features(as_list: bool) -> None:
     clf, rows, labels, groups = vectors()
     repeated = Features(np.tile(rows, (20, 1)))
     images: Sequence[Any] = list(repeated) if as_list else repeated
-    found = clf.audit(images, labels * 20, groups * 20)
-    assert found.document.data.different_images == 60
+    measured = clf.audit(images, labels * 20, groups * 20)
+    assert measured.document.data.different_images == 60
     once = clf.audit(Features(rows), labels, groups)
     for metric in ("accuracy", "worst_group_accuracy", "typical_gap"):
-        narrow, wide = found.estimate(metric), once.estimate(metric)
-        assert narrow.high - narrow.low > 0.85 * (wide.high - wide.low)  # type: ignore[operator]
+        width_once = width_of(once.estimate(metric))
+        assert width_of(measured.estimate(metric)) > 0.85 * width_once
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_classifier_that_is_told_persons_joins_both() -> None:
     clf, rows, labels, groups = vectors()
     persons = [i // 3 for i in range(60)] * 2
-    found = clf.audit(
+    measured = clf.audit(
         Features(np.tile(rows, (2, 1))), labels * 2, groups * 2, clusters=persons
     )
-    assert found.document.data.clusters == 20
-    assert found.document.data.different_images == 60
+    assert measured.document.data.clusters == 20
+    assert measured.document.data.different_images == 60
