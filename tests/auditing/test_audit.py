@@ -21,7 +21,7 @@ BEFORE = ["cat"] * 100
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
 
-def compared() -> Audit:
+def compare_runs() -> Audit:
     answers = {"a_b & c": BEFORE, "<i>": TRUTH}
     runs = []
     for name, answers_of_run in answers.items():
@@ -30,70 +30,72 @@ def compared() -> Audit:
 
 
 @pytest.fixture(scope="module")
-def both() -> Audit:
-    return compared()
+def compared() -> Audit:
+    return compare_runs()
 
 
 @pytest.fixture(scope="module")
-def loaded(both: Audit, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def loaded(compared: Audit, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     path = tmp_path_factory.mktemp("audit") / "audit.json"
-    both.save(path)
+    compared.save(path)
     return Audit.load(path)
 
 
-def test_it_round_trips(both: Audit, loaded: Audit, tmp_path: Path) -> None:
-    assert loaded == both
-    assert loaded.to_json() == both.to_json()
-    assert hash(loaded) == hash(both)
-    assert pickle.loads(pickle.dumps(both)) == both
+def test_it_round_trips(compared: Audit, loaded: Audit, tmp_path: Path) -> None:
+    assert loaded == compared
+    assert loaded.to_json() == compared.to_json()
+    assert hash(loaded) == hash(compared)
+    assert pickle.loads(pickle.dumps(compared)) == compared
     assert repr(loaded) == "Audit(runs=['a_b & c', '<i>'], n=100)"
     odds = loaded.estimate("equalized_odds_difference", "<i>")
-    assert odds == both.estimate("equalized_odds_difference", "<i>")
+    assert odds == compared.estimate("equalized_odds_difference", "<i>")
     loaded.save(tmp_path / "again.json")
-    assert json.loads((tmp_path / "again.json").read_text("utf-8")) == both.to_dict()
+    assert (
+        json.loads((tmp_path / "again.json").read_text("utf-8")) == compared.to_dict()
+    )
 
 
-def test_equality_ignores_time_and_cost(both: Audit) -> None:
-    document = both.to_dict()
+def test_equality_ignores_time_and_cost(compared: Audit) -> None:
+    document = compared.to_dict()
     document["provenance"]["time"] = "2000-01-01T00:00:00+00:00"
     document["runs"][0]["cost"] = None
-    assert Audit.from_dict(document) == both == compared()
+    assert Audit.from_dict(document) == compared == compare_runs()
     document["runs"][0]["groups"][0]["correct"] -= 1
-    assert Audit.from_dict(document) != both
-    assert both != "an audit"
+    assert Audit.from_dict(document) != compared
+    assert compared != "an audit"
     seeded = audit(TRUTH, BEFORE, PLACE, interval=Bootstrap(seed=1))
     assert seeded != audit(TRUTH, BEFORE, PLACE)
 
 
-def test_the_document_cannot_be_changed(both: Audit) -> None:
-    before = copy.deepcopy(both.to_dict())
-    both.to_dict()["runs"].clear()
+def test_the_document_cannot_be_changed(compared: Audit) -> None:
+    before = copy.deepcopy(compared.to_dict())
+    compared.to_dict()["runs"].clear()
     with pytest.raises(AttributeError):
-        both.document.runs = ()  # type: ignore[misc]
-    assert both.to_dict() == before
+        compared.document.runs = ()  # type: ignore[misc]
+    assert compared.to_dict() == before
 
 
-def test_it_prints_its_metrics(both: Audit) -> None:
-    text = str(both)
+def test_it_prints_its_metrics(compared: Audit) -> None:
+    text = str(compared)
     assert "100 images" in text
     assert "worst_group_accuracy" in text
-    assert f"{both.estimate('accuracy').value:.1%}" in text
+    assert f"{compared.estimate('accuracy').value:.1%}" in text
     assert "a gap needs two groups" in str(audit(["a"], ["a"], ["s"]))
 
 
 def test_frames_of_images() -> None:
     pytest.importorskip("fairlearn")
-    both = compared()
-    frame = both.to_dataframe()
+    compared = compare_runs()
+    frame = compared.to_dataframe()
     columns = ["y_true", "sensitive: sensitive", "y_pred: a_b & c", "y_pred: <i>"]
     assert list(frame) == columns
     assert frame["y_pred: <i>"].tolist() == TRUTH
-    by_group = both.to_metric_frame().by_group
+    by_group = compared.to_metric_frame().by_group
     for group, estimate in metrics.group_accuracy(TRUTH, BEFORE, PLACE).items():
         assert by_group["accuracy"][group] == pytest.approx(estimate.value)
         assert by_group["count"][group] == estimate.n
     cats: Any = {"cats": lambda _, answers: (answers == "cat").mean()}
-    assert both.to_metric_frame("<i>", cats).overall["cats"] == 0.5
+    assert compared.to_metric_frame("<i>", cats).overall["cats"] == 0.5
 
 
 def test_a_frame_has_every_figure_and_group(loaded: Audit) -> None:

@@ -35,16 +35,16 @@ def measure(answers: Any = BEFORE, name: str = "before", **options: Any) -> Audi
 
 
 @pytest.fixture(scope="module")
-def both() -> Audit:
+def compared() -> Audit:
     scores = Scores(sensitive_entropy={"gender": np.full(N, 0.5)})
     audits = {"before": measure(scores=scores)}
     audits["after"] = measure(AFTER, "after", scores=scores)
     return compare(audits.values())
 
 
-def test_differences_are_those_of_the_functions(both: Audit) -> None:
-    assert both.runs == ("before", "after")
-    [comparison] = both.to_dict()["comparisons"]
+def test_differences_are_those_of_the_functions(compared: Audit) -> None:
+    assert compared.runs == ("before", "after")
+    [comparison] = compared.to_dict()["comparisons"]
     assert (comparison["reference"], comparison["run"]) == ("before", "after")
     for metric in (
         metrics.definitions.BALANCED_ACCURACY,
@@ -54,19 +54,19 @@ def test_differences_are_those_of_the_functions(both: Audit) -> None:
         difference = metrics.paired_difference(
             metric, TRUTH, BEFORE, AFTER, {"gender": GENDER}, interval=QUICK
         )
-        assert both.difference(metric.name, "after") == difference
+        assert compared.difference(metric.name, "after") == difference
     for name, estimate in comparison["differences"].items():
         if estimate["value"] is not None:
-            before = float(both.estimate(name, "before"))
-            after = float(both.estimate(name, "after"))
+            before = float(compared.estimate(name, "before"))
+            after = float(compared.estimate(name, "after"))
             assert estimate["value"] == pytest.approx(after - before, abs=1e-12), name
     assert comparison["sensitive_indifference"]["gender"]["value"] == 0
 
 
-def test_changes_are_counted_overall_and_by_group(both: Audit) -> None:
+def test_changes_are_counted_overall_and_by_group(compared: Audit) -> None:
     was_right = BEFORE == TRUTH
     is_right = AFTER == TRUTH
-    [comparison] = both.to_dict()["comparisons"]
+    [comparison] = compared.to_dict()["comparisons"]
     changes = comparison["changes"]
     won = int((~was_right & is_right).sum())
     assert changes["changed"] == (BEFORE != AFTER).sum()
@@ -95,7 +95,7 @@ def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
     for index, entropy in enumerate(entropies):
         runs.append(measure(name=f"run {index}", scores=Scores(entropy=entropy)))
 
-    # Holm: the clear change leaves at a third of the error, the others share it
+    # Holm: the clear change leaves at a third of the error, the with_other_digests share it
     errors = (0.05 / 2, 0.05 / 2, 0.05 / 3)
     comparisons = compare(runs).document.comparisons
     for comparison, entropy, error in zip(
@@ -149,9 +149,9 @@ def test_warnings_of_small_groups_are_kept_and_not_repeated() -> None:
     second = audit(truth, truth[::-1], groups, interval=QUICK, name="other")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        both = compare([first, second])
-    assert both.warnings == first.warnings
-    [empty] = [g for g in both.document.comparisons[0].groups if g.changes.n == 0]
+        compared = compare([first, second])
+    assert compared.warnings == first.warnings
+    [empty] = [g for g in compared.document.comparisons[0].groups if g.changes.n == 0]
     assert empty.difference.reason == "no images: b / z"
     assert empty.changes.mcnemar_p is None
 
@@ -159,11 +159,11 @@ def test_warnings_of_small_groups_are_kept_and_not_repeated() -> None:
 def test_runs_of_other_models_keep_their_origin() -> None:
     first = {"model": {"name": "A"}, "seed": 0}
     second = {"model": {"name": "B"}, "seed": 0, "command": "x"}
-    both = compare(
+    compared = compare(
         [measure(provenance=first), measure(AFTER, "after", provenance=second)]
     )
-    assert both.document.provenance["model"] == {"name": "A"}
-    three = compare([both, measure(name="third", provenance=second)])
+    assert compared.document.provenance["model"] == {"name": "A"}
+    three = compare([compared, measure(name="third", provenance=second)])
     origins = [run.provenance for run in three.document.runs]
     assert origins[0] is None
     for origin in origins[1:]:
@@ -176,20 +176,20 @@ def test_unknown_answers_are_compared_with_known_ones(order: tuple[str, str]) ->
     answers = {"known": BEFORE, "unknown": np.where(np.arange(N) < 20, "?", BEFORE)}
     with pytest.warns(UserWarning, match="20 of 600"):
         audits = {name: measure(answers[name], name) for name in answers}
-    both = compare([audits[name] for name in order])
+    compared = compare([audits[name] for name in order])
     before, after = ((answers[name] == TRUTH).mean() for name in order)
-    difference = both.difference("accuracy", order[1])
+    difference = compared.difference("accuracy", order[1])
     assert difference.value == pytest.approx(after - before)
-    assert sum("unknown: 20 of 600" in sentence for sentence in both.warnings) == 1
-    assert both.document.data.targets == ("bird", "cat", "dog")
-    targets = {group.target for group in both.document.comparisons[0].groups}
+    assert sum("unknown: 20 of 600" in sentence for sentence in compared.warnings) == 1
+    assert compared.document.data.targets == ("bird", "cat", "dog")
+    targets = {group.target for group in compared.document.comparisons[0].groups}
     assert targets == {None, "bird", "cat", "dog"}
 
 
 def with_digests(name: str, digests: Sequence[object] | None) -> Audit:
     truth = ["cat", "dog"] * 40
-    places = ["in"] * 40 + ["out"] * 40
-    return audit(truth, truth, places, name=name, digests=digests, interval=QUICK)
+    sensitive = ["in"] * 40 + ["out"] * 40
+    return audit(truth, truth, sensitive, name=name, digests=digests, interval=QUICK)
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
@@ -204,13 +204,13 @@ def with_digests(name: str, digests: Sequence[object] | None) -> Audit:
 def test_other_digests_are_other_images(other_digests: list[str]) -> None:
     digests = [f"image {i}" for i in range(80)]
     first = with_digests("a", digests)
-    others = with_digests("b", other_digests)
+    with_other_digests = with_digests("b", other_digests)
     with pytest.raises(FairTTAError, match=OTHER_IMAGES):
-        compare([first, others])
-    both = compare([first, with_digests("c", None)])
+        compare([first, with_other_digests])
+    compared = compare([first, with_digests("c", None)])
     with pytest.raises(FairTTAError, match=OTHER_IMAGES):
-        compare([both, others])
-    assert compare([both, with_digests("d", digests)]).runs == ("a", "c", "d")
+        compare([compared, with_other_digests])
+    assert compare([compared, with_digests("d", digests)]).runs == ("a", "c", "d")
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
@@ -228,7 +228,7 @@ def test_a_classifier_knows_other_images_and_another_order() -> None:
     def measured(name: str, images: object) -> Audit:
         return classifier.audit(images, labels, sensitive, name=name, interval=QUICK)
 
-    # Images of one group change places, so that labels and groups stay as they are
+    # Images of one group change sensitive, so that labels and groups stay as they are
     group = (rows[0].target, rows[0].sensitive)
     in_group = [i for i, row in enumerate(rows) if (row.target, row.sensitive) == group]
     order = np.arange(60)

@@ -31,7 +31,7 @@ from fair_tta.metrics.definitions import METRICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
 
-CELLS = [(target, place) for target in ("cat", "dog") for place in ("in", "out")]
+CELLS = [(target, value) for target in ("cat", "dog") for value in ("in", "out")]
 
 
 def rates_of(n: int, *right: int) -> Rates:
@@ -39,7 +39,7 @@ def rates_of(n: int, *right: int) -> Rates:
     return {cell: (count, n) for cell, count in zip(CELLS, right, strict=True)}
 
 
-def both(before: Rates, after: Rates) -> Audit:
+def compare_rates(before: Rates, after: Rates) -> Audit:
     return compare([made(before), made(after, "M")])
 
 
@@ -48,7 +48,9 @@ def judged(compared: Audit) -> Verdict:
 
 
 def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
-    compared = both(rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 150))
+    compared = compare_rates(
+        rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 150)
+    )
     verdict = judged(compared)
     assert verdict.is_shown
     assert verdict.objection is None
@@ -58,7 +60,9 @@ def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
 
 def test_a_group_that_falls_is_not_green() -> None:
     """Accuracy, balanced accuracy and the worst group gain; one group falls from 80 to 64."""
-    compared = both(rates_of(200, 160, 180, 180, 60), rates_of(200, 128, 180, 180, 140))
+    compared = compare_rates(
+        rates_of(200, 160, 180, 180, 60), rates_of(200, 128, 180, 180, 140)
+    )
     verdict = judged(compared)
     assert verdict.typical_gap == -1
     assert verdict.accuracy == verdict.balanced_accuracy == 1
@@ -75,8 +79,9 @@ def test_a_group_that_falls_is_not_green() -> None:
 
 def test_groups_are_judged_together() -> None:
     """What is shown of a group alone is not shown where four are looked at."""
-    before, after = rates_of(200, 160, 180, 180, 60), rates_of(200, 154, 180, 180, 150)
-    compared = both(before, after)
+    before = rates_of(200, 160, 180, 180, 60)
+    after = rates_of(200, 154, 180, 180, 150)
+    compared = compare_rates(before, after)
     groups = compared.document.comparisons[0].groups
     (fallen,) = [g for g in groups if g.target and g.changes.right_to_wrong]
     assert fallen.corrected is not None
@@ -86,12 +91,16 @@ def test_groups_are_judged_together() -> None:
 
 def test_a_model_at_chance_is_not_green() -> None:
     """The smallest gap of all: answers that do not depend on the image."""
-    compared = both(rates_of(300, 290, 150, 60, 150), rates_of(300, 151, 152, 150, 150))
+    compared = compare_rates(
+        rates_of(300, 290, 150, 60, 150), rates_of(300, 151, 152, 150, 150)
+    )
     verdict = judged(compared)
     assert verdict.typical_gap < 0
     assert not verdict.is_above_chance
     assert not verdict.is_shown
-    balanced = both(rates_of(300, 150, 90, 60, 90), rates_of(300, 150, 150, 150, 150))
+    balanced = compare_rates(
+        rates_of(300, 150, 90, 60, 90), rates_of(300, 150, 150, 150, 150)
+    )
     assert judged(balanced).costs == []
     assert "is not shown to answer better than chance" in str(
         judged(balanced).objection
@@ -108,7 +117,7 @@ def test_a_model_at_chance_is_not_green() -> None:
 def test_small_groups_turn_green_into_looks_smaller() -> None:
     before = {**rates_of(200, 180, 180, 180, 0), ("dog", "out"): (3, 24)}
     after = {**rates_of(200, 180, 180, 180, 0), ("dog", "out"): (20, 24)}
-    compared = both(before, after)
+    compared = compare_rates(before, after)
     verdict = judged(compared)
     assert verdict.looks_smaller
     assert not verdict.is_shown
@@ -125,16 +134,16 @@ def test_small_groups_turn_green_into_looks_smaller() -> None:
 
 def test_nine_groups_of_23_to_26_images_do_not_contradict_themselves() -> None:
     """It once said: not measurable, narrows the gap, use it, figures are uncertain."""
-    places = [f"p{i}" for i in range(9)]
+    place_names = [f"p{i}" for i in range(9)]
     sizes = [23, 24, 25, 26, 24, 23, 25, 26, 24]
     shares = [0.3] * 5 + [0.96] * 4
     before = {}
     after = {}
-    for place, n, share in zip(places, sizes, shares, strict=True):
-        before["cat", place] = (round(n * share), n)
-        after["cat", place] = (round(n * 0.8), n)
-        before["dog", place] = after["dog", place] = (90, 100)
-    compared = both(before, after)
+    for name, n, share in zip(place_names, sizes, shares, strict=True):
+        before["cat", name] = (round(n * share), n)
+        after["cat", name] = (round(n * 0.8), n)
+        before["dog", name] = after["dog", name] = (90, 100)
+    compared = compare_rates(before, after)
     assert any(
         "Not measurable" in caution for caution in label_cautions(compared.document)
     )
@@ -150,7 +159,7 @@ def test_groups_without_images_are_named_and_do_not_forbid_a_verdict() -> None:
         ("dog", "in"): (180, 200),
     }
     after = {**before, ("cat", "out"): (160, 200)}
-    compared = both(before, after)
+    compared = compare_rates(before, after)
     assert label_cautions(compared.document) == [
         "No images of dog / out, so dog is in no gap: nothing is known of them."
     ]
@@ -179,7 +188,7 @@ def test_no_first_screen_contradicts_itself(
     for cell, (n, share_before, share_after) in zip(CELLS, cells, strict=True):
         before[cell] = (round(n * share_before), n)
         after[cell] = (round(n * share_after), n)
-    compared = both(before, after)
+    compared = compare_rates(before, after)
     document = compared.document
     _, tried, todo = audit_cards([("", document)])
     is_green = tried.tone == "good"
@@ -223,7 +232,9 @@ def test_too_few_different_images_show_no_figure() -> None:
 
 
 def test_a_group_named_before_looking_is_tested_alone() -> None:
-    compared = both(rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 75))
+    compared = compare_rates(
+        rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 75)
+    )
     group = compared.compared_group("M", {"place": "out"}, "dog")
     assert group.changes.mcnemar_p == pytest.approx(binomtest(0, 15).pvalue)
     assert group.corrected is not None
@@ -257,9 +268,11 @@ def test_the_lowest_gap_that_costs_nothing_is_recommended(
 def test_objections() -> None:
     audits = [made(CLEAR), made(CLEAR, "same"), made(LEVELLED_DOWN, "down")]
     document = compare(audits).document
-    same, down = (verdict_on(document, each) for each in document.comparisons)
-    assert same.objection == "does not significantly narrow the gap"
-    assert down.objection == (
+    first, second = document.comparisons
+    unchanged = verdict_on(document, first)
+    lower = verdict_on(document, second)
+    assert unchanged.objection == "does not significantly narrow the gap"
+    assert lower.objection == (
         "significantly costs balanced accuracy, accuracy, and is not shown to answer better than "
         "chance (balanced accuracy)"
     )
@@ -317,10 +330,10 @@ def test_the_whole_interval_has_to_lie_beyond_a_threshold() -> None:
 
 
 def test_without_an_interval_a_threshold_is_not_judged() -> None:
-    few = {**CLEAR, ("dog", "out"): (0, 2)}
+    small_group = {**CLEAR, ("dog", "out"): (0, 2)}
     one_group = {cell: rates for cell, rates in CLEAR.items() if cell[1] == "in"}
     for rates, text in (
-        (few, "typical_gap > 0"),
+        (small_group, "typical_gap > 0"),
         (one_group, "typical_gap > 0"),
         (CLEAR, "ece > 0"),
     ):

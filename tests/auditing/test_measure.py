@@ -237,15 +237,15 @@ def test_the_document_of_any_data_is_valid(
         options["values"] = {"first": list("xyz"), "second": list("wxyz")}
         options["interval"] = Bootstrap(20, strata="sensitive")
     columns = dict(zip(("first", "second"), sensitive, strict=True))
-    both = compare(
+    compared = compare(
         [
             audit(y_true, before, columns, name="before", **options),
             audit(y_true, after, columns, name="after", **options),
         ]
     )
-    jsonschema.validate(both.to_dict(), schema())
-    assert Audit.from_json(both.to_json()) == both
-    for run in both.to_dict()["runs"]:
+    jsonschema.validate(compared.to_dict(), schema())
+    assert Audit.from_json(compared.to_json()) == compared
+    for run in compared.to_dict()["runs"]:
         accuracies = [group["accuracy"] for group in run["groups"]]
         for estimate in [*run["metrics"].values(), *accuracies]:
             assert estimate["value"] is not None or estimate["reason"] is not None

@@ -49,18 +49,18 @@ def test_harm_rates_are_those_of_the_metrics() -> None:
 
 @few_images
 def test_changes_of_harm_are_those_of_the_metrics_and_are_shown_escaped() -> None:
-    both = compare([harmful_audit(BEFORE, "before"), harmful_audit(AFTER, "after")])
-    (comparison,) = both.document.comparisons
+    compared = compare([harmful_audit(BEFORE, "before"), harmful_audit(AFTER, "after")])
+    (comparison,) = compared.document.comparisons
     changes: dict[Any, Any] = {}
     for harm in comparison.harm:
         changes[harm.classes, *harm.sensitive.items()] = harm.difference
     change = metrics.harm_rate_change(BEFORE, AFTER, RACE, ["thief"])["q"]
     assert changes["crime", ("race", "q")] == change
-    assert Audit.from_json(both.to_json()) == both
-    page = html(both)
+    assert Audit.from_json(compared.to_json()) == compared
+    page = html(compared)
     assert "Answers in the set crime" in page
     assert "Answers in the set not &lt;human&gt;" in page
-    for text in (page, markdown(both)):
+    for text in (page, markdown(compared)):
         assert "<ape>" not in text
         assert "everybody" in text
 
@@ -100,7 +100,7 @@ def with_beliefs(answers: Any, name: str, beliefs: Any = CLASS_BELIEFS) -> Audit
 
 
 @pytest.fixture(scope="module")
-def both() -> Audit:
+def compared() -> Audit:
     return compare([with_beliefs(FIRST, "first"), with_beliefs(SECOND, "second")])
 
 
@@ -108,9 +108,9 @@ def codes(answers: Any) -> Any:
     return np.array([CLASSES.index(answer) for answer in answers])
 
 
-def test_odds_of_a_run_are_those_of_the_functions(both: Audit) -> None:
+def test_odds_of_a_run_are_those_of_the_functions(compared: Audit) -> None:
     """EOD of one attribute alone, although groups of the audit are intersections."""
-    for run, answers in zip(both.document.runs, (FIRST, SECOND), strict=True):
+    for run, answers in zip(compared.document.runs, (FIRST, SECOND), strict=True):
         assert run.perceived is not None
         for attribute, odds in run.perceived.items():
             pseudo = pseudo_odds(
@@ -126,8 +126,8 @@ def test_odds_of_a_run_are_those_of_the_functions(both: Audit) -> None:
         assert run.perceived["mood"].eod is None
 
 
-def test_changes_of_odds_are_those_of_the_functions(both: Audit) -> None:
-    changes = both.document.comparisons[0].perceived
+def test_changes_of_odds_are_those_of_the_functions(compared: Audit) -> None:
+    changes = compared.document.comparisons[0].perceived
     assert changes is not None
     runs = [codes(FIRST), codes(SECOND)]
     pseudo = pseudo_odds(runs, CLASS_BELIEFS, VALUE_BELIEFS["gender"], QUICK)
@@ -138,9 +138,9 @@ def test_changes_of_odds_are_those_of_the_functions(both: Audit) -> None:
     assert changes["mood"].eod is None
 
 
-def test_odds_are_saved_and_shown(both: Audit) -> None:
-    assert Audit.from_json(both.to_json()) == both
-    page = html(both)
+def test_odds_are_saved_and_shown(compared: Audit) -> None:
+    assert Audit.from_json(compared.to_json()) == compared
+    page = html(compared)
     assert "What an examination without labels would have shown" in page
     assert "no labels of this attribute" in page
 
