@@ -20,6 +20,7 @@ DIR/celeba/                             or DIR itself
     list_attr_celeba.txt                also in Anno/, also .csv (Kaggle)
     list_eval_partition.txt             also in Eval/, also .csv (Kaggle)""",
 )
+# Relative to the folder that the user names
 _FOLDERS = ("", "celeba", "CelebA", "celebA")
 _LABEL_FILES = ("list_attr_celeba.txt", "list_attr_celeba.csv")
 _SPLIT_FILES = ("list_eval_partition.txt", "list_eval_partition.csv")
@@ -68,6 +69,7 @@ def read_celeba(
                 yield row
                 continue
             name = row.cells[_NAME]
+            # Images of other splits are skipped, those of no split are problems
             if split_of_image is not None:
                 code = split_of_image.get(name)
                 if code is None:

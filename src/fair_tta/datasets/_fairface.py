@@ -26,31 +26,33 @@ DIR/fairface/                                   or DIR itself
 
 
 Padding: TypeAlias = Literal["narrow", "wide"]
-"""The margin around faces in FairFace's images, 0.25 or 1.25 of their size."""
+"""The margin around faces in FairFace's images: a padding of 0.25 or 1.25."""
 
 _PADDING_FOLDERS = {
     "narrow": "fairface-img-margin025-trainval",
     "wide": "fairface-img-margin125-trainval",
 }
 
-BRACKETS: dict[str, tuple[int, float]] = {
-    "0-2": (0, 2),
-    "3-9": (3, 9),
-    "10-19": (10, 19),
-    "20-29": (20, 29),
-    "30-39": (30, 39),
-    "40-49": (40, 49),
-    "50-59": (50, 59),
-    "60-69": (60, 69),
-    "more than 70": (70, float("inf")),
+BRACKETS = {
+    "0-2": 0,
+    "3-9": 3,
+    "10-19": 10,
+    "20-29": 20,
+    "30-39": 30,
+    "40-49": 40,
+    "50-59": 50,
+    "60-69": 60,
+    "more than 70": 70,
 }
-"""The ages that FairFace distinguishes: the youngest and oldest of each bracket."""
+"""The ages that FairFace distinguishes, and the youngest of each bracket."""
 
 PEOPLE = ("race and gender", "race, gender or child")
 """Attributes whose values are race and gender together, such as ``White man``."""
 
+# Relative to the folder that the user names
 _FOLDERS = ("", "fairface", "FairFace")
 _COLUMNS = ("file", "age", "gender", "race")
+# The folder of each split, and the official name and a common one of its label file
 _LABEL_FILES = {
     "train": ("train", ["fairface_label_train.csv", "train_labels.csv"]),
     "validation": ("val", ["fairface_label_val.csv", "val_labels.csv"]),
@@ -108,9 +110,10 @@ def read_fairface(
         _check_ages(ages)
         parameters.update(ages.limits)
 
+    # Both splits have their own label file, and their images lie beside each other
     parts = list(_LABEL_FILES.values()) if split == "all" else [_LABEL_FILES[split]]
     tables = [FAIRFACE.table(base, _FOLDERS, names, _COLUMNS) for _, names in parts]
-    part_folder = parts[0][0]  # the images of both parts lie beside each other
+    part_folder = parts[0][0]
     images = _find_parts_folder(base, part_folder, padding)
     if images is not None:
         parameters["images"] = images.relative_to(base).as_posix()
@@ -129,13 +132,13 @@ def read_fairface(
 
 def _check_ages(ages: AgeCut) -> None:
     """Raise if a limit of age falls inside a bracket."""
-    for name, (youngest, oldest) in BRACKETS.items():
-        if ages.splits(youngest, oldest):
-            raise DatasetError(
-                f"`ages` should cut between the brackets of FairFace, but {ages.limits} "
-                f"cuts {name!r} in two.",
-                argument="ages",
-            )
+    edges = list(BRACKETS.values())[1:]
+    if not set(ages.limits.values()) <= set(edges):
+        raise DatasetError(
+            f"`ages` should cut between the brackets of FairFace, at {edges} years "
+            f"(got {ages.limits}).",
+            argument="ages",
+        )
 
 
 def _find_parts_folder(
@@ -166,7 +169,7 @@ def bracket_of(age: str) -> str | None:
 
 
 def _has_brackets(task: BenchmarkTask) -> bool:
-    """Return whether the names of ages are FairFace's brackets."""
+    """Return True if the names of ages are FairFace's brackets."""
     names = task.targets if task.target == "age" else task.sensitive.get("age", {})
     return set(names) == set(BRACKETS)
 
@@ -182,17 +185,18 @@ def _rows(
             yield row
             continue
         file, age, gender, race = row.cells.values()
-        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image.
+        # fairface/val/1.jpg, val/1.jpg and 1.jpg are the same image
         path_parts = PurePosixPath(file.replace("\\", "/")).parts
         key = "/".join((folder, *path_parts)[-2:]) if path_parts else ""
 
-        # Copies differ in case, and in Middle_Eastern for Middle Eastern.
+        # Copies differ in case, and in Middle_Eastern for Middle Eastern
         race = races.get(race.lower().replace("_", " "), race)
         person = {"male": "man", "female": "woman"}.get(gender.lower(), gender)
         values = {"age": age, "gender": gender.lower(), "race": race}
         for attribute in PEOPLE:
             values[attribute] = f"{race} {person}".strip()
 
+        # Ages that cannot be read matter only where the task is about age
         if needs_age:
             bracket = bracket_of(age)
             if bracket is None:
@@ -200,7 +204,7 @@ def _rows(
                 continue
             if bracket != age.lower():
                 yield Problem(ProblemKind.REPAIRED_AGE, f"{key} ({age} is {bracket})")
-            label = bracket if has_brackets else ages.label(BRACKETS[bracket][0])
+            label = bracket if has_brackets else ages.label(BRACKETS[bracket])
             if label is None:
                 yield Problem(ProblemKind.BETWEEN_AGES, f"{key} ({bracket})")
                 continue

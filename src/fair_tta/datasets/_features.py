@@ -145,6 +145,8 @@ def _read_vectors(path: Path, usual_names: Sequence[str]) -> _NamedVectors:
     if not is_feature_file(path):
         raise DatasetError(f"{str(path)!r} should be a file of {', '.join(_READERS)}.")
     open_file(path).close()  # raises an error that names the file
+
+    # Read the arrays and choose vectors, names and scale
     try:
         arrays, has_vector = _READERS[path.suffix.lower()](path, usual_names)
         vectors = arrays[_choose_vectors(arrays)]
@@ -167,6 +169,7 @@ def _read_vectors(path: Path, usual_names: Sequence[str]) -> _NamedVectors:
     if has_vector is None:
         has_vector = np.ones(len(vectors), bool)
 
+    # Separate the names of rows that have no vector
     texts = None if names is None else _check_names(path, names, len(has_vector))
     missing: list[str] = []
     if not has_vector.all():
@@ -282,6 +285,8 @@ def _read_parquet(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
     arrow = require("pyarrow", "tables")
     compute = require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")
+
+    # Lists of floats may be vectors; of other columns only names are read
     vector_columns = []
     text_columns = []
     for field in parquet.read_schema(path):
@@ -297,6 +302,7 @@ def _read_parquet(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
     n_numbers = sum(chunk.num_values for chunk in chunks)
     check_unpacked(4 * n_numbers, path.stat().st_size, _MAX_FEATURE_RATIO)
 
+    # Vectors become matrices, without the rows that are null
     table = parquet.read_table(path, columns=columns)
     arrays = {name: table.column(name).to_pylist() for name in text_columns}
     masks = {}
@@ -305,10 +311,10 @@ def _read_parquet(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
         lengths = compute.unique(compute.list_value_length(column)).to_pylist()
         if len(set(lengths) - {None}) != 1:
             continue  # lists of different lengths are no vectors
-        # Null rows have no numbers: the others are identified by a mask
         masks[name] = column.is_valid().to_numpy(zero_copy_only=False)
         numbers = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
         arrays[name] = numbers.reshape(int(masks[name].sum()), -1)
+    # If there are several matrices without that name, `_choose_vectors` raises
     has_vector = masks.get("features")
     if has_vector is None and len(masks) == 1:
         (has_vector,) = masks.values()

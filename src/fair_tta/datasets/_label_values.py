@@ -88,6 +88,7 @@ class LabelValues:
         complaint = describe_spellings(column, self.labels.file, "values", counts)
         if complaint is None:
             return
+        # Of each group of spellings keep the one that is easiest to type, then the most frequent
         options = []
         for spellings in equal_cells(counts):
             best = max(
@@ -123,6 +124,7 @@ class LabelValues:
                 unknown.append(
                     f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
                 )
+                # Suggest a label that differs in its spelling only
                 label = label_by_meaning.get(cell_meaning(value))
                 if label is not None:
                     options.append(rename_option(column, value, label))
@@ -205,6 +207,7 @@ class LabelValues:
             if name not in labels.features.row_of_id:
                 problem = Problem(ProblemKind.NO_FEATURES, name)
 
+        # Values that are not expected replace any other problem
         unexpected = []
         for column, values in allowed.items():
             if cells[column] not in values:
@@ -213,6 +216,7 @@ class LabelValues:
             detail = f"{line} ({', '.join(unexpected)})"
             problem = Problem(ProblemKind.UNKNOWN_VALUE, detail)
 
+        # Rename the values
         sensitive = {}
         for column in labels.sensitive:
             sensitive[column] = labels._label_of(column, cells[column])
@@ -262,12 +266,14 @@ def rename_values(
     Raises:
         DatasetError: a value is in none of the tables.
     """
+    # A renaming may concern one of several tables only
     counts_of_column: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for table in tables:
         for column, counts in table.value_counts.items():
             counts_of_column[column].update(counts)
     all_values = set().union(*counts_of_column.values())
 
+    # Find the columns and values that are meant
     renames: dict[str, dict[str, str]] = {}
     for shown_column, labels in rename.items():
         column = _find_shown(shown_column, counts_of_column) or shown_column

@@ -69,6 +69,7 @@ def read_folder(
             f"`images_dir` should be a folder (got {os.fspath(images_dir)!r}).",
             argument="images_dir",
         )
+    # Values that the task does not name are problems
     allowed: dict[str, Collection[str]] = {}
     if task is not None:
         if sorted(task.sensitive) != sorted(sensitive_columns):
@@ -170,6 +171,7 @@ class Labels:
                 f"`labels_csv` should be a file (got {str(self.file)!r}).",
                 argument="labels_csv",
             )
+        # Parse the file; the required columns choose the separator of CSV
         required = self._read_columns
         if self.path is not None:
             required = [self.path, *required]
@@ -252,6 +254,7 @@ def _match_features(
     skip_unknown: bool,
 ) -> None:
     """Write the id of its features into each row: by its id, or by position if there are no ids."""
+    # Malformed rows have a vector too, and count where vectors are matched by position
     file = features.path.name
     data_rows = []
     for row in rows:
@@ -269,6 +272,7 @@ def _match_features(
                 row.cells[column] = str(index)
         return
 
+    # Ids may differ in slashes and accents: store them as the feature file spells them
     unknown = []
     for row in data_rows:
         if isinstance(row, LabelRow) and row.cells[column].lower() not in MISSING_CELLS:
@@ -277,6 +281,7 @@ def _match_features(
                 unknown.append(row.cells[column])
             else:
                 row.cells[column] = feature_id
+    # Without any match, the ids are of other features
     if unknown and (not skip_unknown or len(unknown) == len(data_rows)):
         raise DatasetError(
             f"{label_file!r} has ids that are not in {file!r}: {summarize_names(unknown)}; ids "

@@ -78,9 +78,7 @@ def find_path_column(
     usual = usual_column(columns, PATH_COLUMNS)
     n_image_names = _count_values(table, columns, _SAMPLED_ROWS, _is_image_name)
     if features is None:
-        columns = [
-            column for column in columns if n_image_names[column] or column == usual
-        ]
+        columns = [name for name in columns if n_image_names[name] or name == usual]
     if not columns:
         raise DatasetError(
             f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
@@ -107,9 +105,9 @@ def find_path_column(
     usually_named = [column for column in rivals if column.lower() in ID_COLUMNS]
     if len(usually_named) == 1 and scores[usually_named[0]] == best_score:
         return usually_named[0]
-    content = (
-        "paths of images" if features is None else f"ids of {features.path.name!r}"
-    )
+    content = "paths of images"
+    if features is not None:
+        content = f"ids of {features.path.name!r}"
     raise DatasetError(
         f"{table.path.name!r} has several columns that hold {content}: "
         f"{', '.join(map(repr, rivals))}; say which one names the rows with `path_column`."
@@ -146,8 +144,9 @@ def _name_the_same(table: LabelTable, columns: Sequence[str]) -> bool:
         if isinstance(row, LabelRow):
             names = [cell.replace("\\", "/") for cell in row.cells.values()]
             longest = f"/{max(names, key=len)}"
-            if not all(name and longest.endswith(f"/{name}") for name in names):
-                return False
+            for name in names:
+                if not name or not longest.endswith(f"/{name}"):
+                    return False
     return True
 
 

@@ -59,6 +59,8 @@ def read_dataset(
             padding=padding,
             check_images=check_images,
         )
+
+    # The others have one set of images and, if no split is chosen, their usual one
     if padding is not None:
         raise DatasetError(
             f"`padding` should be None: only FairFace has two sets of images (got {padding!r}).",

@@ -23,11 +23,9 @@ Split: TypeAlias = Literal["train", "validation", "test", "all"]
 
 T = TypeVar("T")
 
-KEPT_EXAMPLES = 20
-"""Examples of each kind of problem that documents list."""
-
-SHOWN_EXAMPLES = 3
-"""Examples of each kind of problem that messages show."""
+# Examples of each kind of problem that documents list, and that messages show
+_KEPT_EXAMPLES = 20
+_SHOWN_EXAMPLES = 3
 
 
 class ProblemKind(Enum):
@@ -72,6 +70,7 @@ class ProblemKind(Enum):
         return self in _OF_FILES
 
 
+# Problems of a whole file, and all problems that cost no record
 _OF_FILES = frozenset(
     {
         ProblemKind.PARTIAL,
@@ -119,7 +118,7 @@ class Problems:
         """Return these problems and one more."""
         count = self.counts.get(problem.kind, 0)
         examples = self.examples.get(problem.kind, ())
-        if count < KEPT_EXAMPLES:
+        if count < _KEPT_EXAMPLES:
             examples = (*examples, printable(problem.detail))
         return Problems(
             {**self.counts, problem.kind: count + 1},
@@ -148,8 +147,8 @@ class Problems:
         """Return one line for each kind."""
         lines = []
         for cause, count in self.counts.items():
-            examples = "; ".join(self.examples[cause][:SHOWN_EXAMPLES])
-            ellipsis = "; ..." if count > SHOWN_EXAMPLES else ""
+            examples = "; ".join(self.examples[cause][:_SHOWN_EXAMPLES])
+            ellipsis = "; ..." if count > _SHOWN_EXAMPLES else ""
             lines.append(f"{count} x {cause.value}: {examples}{ellipsis}")
         return lines
 
@@ -265,18 +264,20 @@ def resolve_repeats(
     Of an image that comes again with the same labels the first row is kept; of one that comes
     again with other labels, none. Images are the same if `identify` returns the same text.
     """
+    # Find the rows of each image and the groups that they put it into
     resolved: list[Any] = []
     usable_rows: dict[str, list[int]] = {}
     groups: dict[str, set[tuple[str, ...]]] = {}
     for index, (record, problem) in enumerate(rows):
         if record is not None:
             image = identify(record)
-            # Labels contradict each other even if one of the rows has another problem.
+            # Labels contradict each other even if one of the rows has another problem
             groups.setdefault(image, set()).add(record.group)
             if problem is None:
                 usable_rows.setdefault(image, []).append(index)
         resolved.append(problem or record)
 
+    # Replace repeated rows, or all rows of an image whose labels contradict each other
     for image, indices in usable_rows.items():
         cause = ProblemKind.CONFLICT
         rejected = indices
@@ -307,6 +308,8 @@ def choose_sample(
     limited = items if limit is None else islice(items, min(limit, sys.maxsize))
     if sample is None:
         return limited
+
+    # Collect the indices of each group
     candidates = list(limited)
     chosen: list[int] = []
     indices_of_group: dict[Hashable, list[int]] = {}
@@ -317,6 +320,7 @@ def choose_sample(
         else:
             indices_of_group.setdefault(name, []).append(index)
 
+    # Of each group, take the first of its share in an order that depends on seed and key only
     counts = {name: len(indices) for name, indices in indices_of_group.items()}
     shares = _proportional_counts(counts, sample)
     for name, indices in indices_of_group.items():
@@ -343,8 +347,8 @@ def _proportional_counts(
         return dict(counts)
     shares = {name: max(1, size * n // total) for name, n in counts.items()}
 
-    # Groups that were rounded down share the rest by their remainders. Ties are broken by name,
-    # so that a sample does not depend on the order of rows. Others were rounded up to one.
+    # Groups that were rounded down share the rest by their remainders; others were rounded up
+    # to one. Ties are broken by name, so that a sample does not depend on the order of rows.
     rounded_down = [name for name, n in counts.items() if size * n >= total]
     rounded_down.sort(key=lambda name: (-(size * counts[name] % total), repr(name)))
     for name in rounded_down:

@@ -37,10 +37,9 @@ class Source:
     def error(self, reason: str) -> DatasetError:
         """Return an error with a reason, the page of the dataset and the expected layout."""
         offer = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
-        headline = " ".join(reason.splitlines()[:1])
         return DatasetError(
             f"{self.name}: {reason}\n{offer}; the expected layout is\n{self.layout}",
-            f"{headline} {offer}.",
+            f"{reason.splitlines()[0]} {offer}.",
         )
 
     def check_root(self, root: str | os.PathLike[str]) -> Path:
@@ -76,6 +75,7 @@ class Source:
         """Open the label file that `find` returns; `to_csv` converts a .txt file."""
         path = self.find(root, folders, names)
         if path is None:
+            # Show a few files, by which users see that they chose the wrong folder
             content = "it is empty"
             entries = sorted(entry.name for entry in root.iterdir())
             if entries:
@@ -93,13 +93,11 @@ class Source:
             raise DatasetError(
                 f"`task` should belong to {self.name} (got '{task}').", argument="task"
             )
-        unknown = [
-            name for name in (task.target, *task.sensitive) if name not in attributes
-        ]
+        unknown = {task.target, *task.sensitive} - set(attributes)
         if unknown:
             raise DatasetError(
                 f"`task` should be about attributes of {self.name}, {sorted(attributes)} "
-                f"(got {unknown}).",
+                f"(got {sorted(unknown)}).",
                 argument="task",
             )
 
@@ -142,6 +140,7 @@ def value_problem(key: str, attribute: str, value: str) -> Problem:
 
 
 def _with_image(row: Record | Problem) -> Record | Problem:
-    """Return the problem of a record's image, if it has one."""
-    problem = image_problem(row.path, row.key) if isinstance(row, Record) else None
-    return problem or row
+    """Return the problem of a record's image if it has one, otherwise the row."""
+    if isinstance(row, Record):
+        return image_problem(row.path, row.key) or row
+    return row

@@ -48,10 +48,6 @@ class AgeCut:
         old_from = self.young_below if self.old_from is None else self.old_from
         return {"young_below": self.young_below, "old_from": old_from}
 
-    def splits(self, youngest: int, oldest: float) -> bool:
-        """Return whether a limit falls inside a bracket, both ends of which belong to it."""
-        return any(youngest < limit <= oldest for limit in self.limits.values())
-
     def label(self, age: int) -> str | None:
         """Return `"young"`, `"old"`, or None in between."""
         if age < self.limits["young_below"]:
@@ -118,6 +114,7 @@ def _label_is_phrase(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
+# Names of attributes, ``{label: phrase}``
 GENDERS = _label_is_phrase("male", "female")
 AGES = _label_is_phrase("young", "old")
 RACES_4 = _label_is_phrase("White", "Black", "Asian", "Indian")
@@ -137,6 +134,7 @@ GLASSES = {"glasses": "wearing glasses", "no glasses": "not wearing glasses"}
 BIRD_NAMES = {"water bird": "of a water bird", "land bird": "of a land bird"}
 BACKGROUNDS = {"water": "on water", "land": "on land"}
 
+# Templates
 PERSON = "A photo of a {sensitive} {target} person."
 CELEBRITY = "A photo of a {sensitive} celebrity {target}."
 PICTURE = "This is a picture {target} {sensitive}."

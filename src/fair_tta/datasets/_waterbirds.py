@@ -19,6 +19,7 @@ DIR/waterbird_complete95_forest2water2/
     ...""",
 )
 _FOLDER = "waterbird_complete95_forest2water2"
+# Relative to the folder that the user names
 _FOLDERS = (
     "", _FOLDER, "waterbirds", "Waterbirds", f"waterbirds/{_FOLDER}", f"Waterbirds/{_FOLDER}",
     "waterbirds_v1.0", "waterbirds/waterbirds_v1.0",

@@ -96,6 +96,7 @@ def calibration_error(
     confidence = _scores(table, run).confidence
     if confidence is None:
         return undefined_estimate(NO_SCORES)
+    # All images, or those of the group.
     is_correct = table.truth == table.answers[run]
     clusters = table.clusters
     if group is not None:
@@ -153,13 +154,14 @@ def _estimate_gap(
     withheld: str | None,
 ) -> Estimate:
     """Return a typical gap or its change; `withheld` is the reason to omit its interval."""
+    # The value stands where there are too few images for an interval.
     value = gap_of(table).value
     low = None
     high = None
     if not withheld and not np.isnan(value):
         error = (1 - level) / 2
         low, high = at_least_unclustered(
-            table, lambda images: gap_of(images).ends(error)
+            table, lambda images: gap_of(images).bounds(error)
         )
     sizes = table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE)
     reason = withheld or missing_groups_note(sizes)

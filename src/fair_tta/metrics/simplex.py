@@ -1,4 +1,4 @@
-"""How far a probability vector moved, and what follows for its leading entry.
+"""Distances between probability vectors, and their bounds for the leading entry.
 
 The three statements, and how far a short step goes, are those of the paper's appendix B. The
 leading entry is the first of the largest ones.
@@ -45,21 +45,23 @@ def collapse_distance(p: Tensor) -> Tensor:
     is needed.
     """
     largest = p.amax(-1, keepdim=True)
-    others = p.sort(-1).values[..., :-1]  # ascending; one of the largest is left out
+    # Ascending; one of the largest entries is left out.
+    others = p.sort(-1).values[..., :-1]
     count = others.shape[-1]
+    # For each m: the share of the leading entry and of the m smallest others, `[m]`, which others
+    # those are, `[m, K - 1]`, and by how much they change; the rest falls to 0.
     sizes = torch.arange(count + 1, device=p.device)
-    share = 1 / (1 + sizes.to(p.dtype))  # [m]
-    chosen = torch.arange(count, device=p.device) < sizes[:, None]  # [m, K - 1]
-    gaps = torch.where(
-        chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2)
-    )
-    return ((largest - share).abs() + gaps.sum(-1)).amax(-1) / 2
+    share = 1 / (1 + sizes.to(p.dtype))
+    gets_share = torch.arange(count, device=p.device) < sizes[:, None]
+    others = others.unsqueeze(-2)
+    changes = torch.where(gets_share, (others - share[:, None]).abs(), others)
+    return ((largest - share).abs() + changes.sum(-1)).amax(-1) / 2
 
 
 def step_distance(
     gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float
 ) -> Tensor:
-    """How far a short step against the gradient of a loss moves a vector: ``[...]``.
+    """Return by how much a short step down a loss moves a vector: ``[...]``.
 
     ``d(p(t), p(t - rate g)) ~ rate / 2 sum_i |<g, dp_i/dt>|`` with g the gradient of the loss:
     `distance` to first order in the rate, as in the last formula of appendix B, so only where

@@ -15,13 +15,9 @@ from torch import Tensor
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import least_precise_dtype, rounding_floor, unit_features
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import (
-    WeightChangeDetector,
-    check_weights_finite,
-    computed_once,
-    eval_mode_no_grad,
-)
+from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import TextTable
+from fair_tta.models._weights import WeightChangeDetector, check_weights_finite
 from fair_tta.prompts._context import (
     PromptSet,
     SharedContext,
@@ -36,16 +32,23 @@ T = TypeVar("T")
 TOKENS_AT_ONCE = 1024
 """Tokens that run through the text tower at once when a gradient is wanted: bounds memory."""
 
-# Times as many tokens fit into that memory when no graph is kept for a gradient.
-_MORE_WITHOUT_GRADIENT = 8
+MORE_WITHOUT_GRADIENT = 8
+"""Times as many tokens fit into that memory when no graph is kept for a gradient."""
 
 # Prompts that share their beginnings run as one sequence. Each of them makes the attention of all
 # longer, so that from some number on sharing costs more than it saves.
 _MAX_PROMPTS_TOGETHER = 64
 
 
-class _Block(NamedTuple):
-    """Some prompts in some episodes, and the slices of both that they are."""
+class PromptBlock(NamedTuple):
+    """Some prompts under the contexts of some episodes, small enough for one pass.
+
+    Attributes:
+        prompts: the prompts.
+        context: ``[episodes, vectors, width]``.
+        episodes: which of all episodes these are.
+        rows: which of all prompts these are.
+    """
 
     prompts: PromptSet
     context: Tensor
@@ -96,26 +99,30 @@ class Task:
         shared: SharedContext | None = None,
         cache: Cache | None = None,
     ) -> None:
-        sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
+        # A model with features of whole sentences only has no context that could be tuned.
         if shared is None and isinstance(getattr(backend, "text", backend), TextTable):
             shared = WholeSentences(backend.tokenize)
         elif shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
+        target_prompts = shared.locate_named(
+            "targets", targets, templates._target_prompts
+        )
+        attributes = {}
+        sensitive_prompts = {}
+        for attribute, names in sensitive.items():
+            attributes[attribute] = dict(names)
+            sensitive_prompts[attribute] = shared.locate_named(
+                "sensitive", names, templates._sensitive_prompts
+            )
+        # The dataclass is frozen, so its fields are set here and never again.
         vars(self).update(
             backend=backend,
             cache=Cache() if cache is None else cache,
             targets=dict(targets),
-            sensitive=sensitive,
+            sensitive=attributes,
             templates=templates,
-            target_prompts=shared.locate_named(
-                "targets", targets, templates._target_prompts
-            ),
-            sensitive_prompts={
-                attribute: shared.locate_named(
-                    "sensitive", names, templates._sensitive_prompts
-                )
-                for attribute, names in sensitive.items()
-            },
+            target_prompts=target_prompts,
+            sensitive_prompts=sensitive_prompts,
             _scale=scale,
             _shared=shared,
             _owner=object(),
@@ -132,7 +139,8 @@ class Task:
         """
         if least_precise_dtype(self._text_dtype, dtype) == self._text_dtype:
             return self
-        _ = self.sensitive_features  # so that the copy has them too
+        # Computed before the copy is made, so that the copy has them too.
+        _ = self.sensitive_features
         coarser_task = copy.copy(self)
         vars(coarser_task).update(_image_dtype=dtype)
         kept: Task = vars(self).setdefault(f"seen in {dtype}", coarser_task)
@@ -185,10 +193,10 @@ class Task:
     @computed_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
-        return {
-            attribute: self.own_features(prompts)
-            for attribute, prompts in self.sensitive_prompts.items()
-        }
+        features = {}
+        for attribute, prompts in self.sensitive_prompts.items():
+            features[attribute] = self.own_features(prompts)
+        return features
 
     def joint_prompts(self, attribute: str) -> PromptSet:
         """Return prompts of all pairs of target and attribute value, target by target."""
@@ -223,9 +231,10 @@ class Task:
     @computed_once
     def _product(self) -> Task:
         phrase_of_label = {}
-        for values in product(*(v.items() for v in self.sensitive.values())):
-            label = " x ".join(label for label, _ in values)
-            phrase_of_label[label] = " ".join(phrase for _, phrase in values)
+        names_of_attributes = [names.items() for names in self.sensitive.values()]
+        for combination in product(*names_of_attributes):
+            labels, phrases = zip(*combination, strict=True)
+            phrase_of_label[" x ".join(labels)] = " ".join(phrases)
         return self._with_sensitive({" x ".join(self.sensitive): phrase_of_label})
 
     def remember(
@@ -236,9 +245,8 @@ class Task:
         The key identifies the value and any images that it depends on; `size` counts its bytes,
         by default those of its tensors.
         """
-        n_clearings = (
-            self.cache.times_cleared
-        )  # a value begun before a clearing is not kept
+        # A value that was begun before a clearing may be outdated, and is not kept.
+        n_clearings = self.cache.times_cleared
         value = self.cache._find(self._owner, key)
         if value is None:
             value = make()
@@ -259,7 +267,7 @@ class Task:
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Return features of prompts from the model's own call, not normalised."""
-        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        tokens_at_once = MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
         rows = max(1, tokens_at_once // prompts.tokens.ids.shape[1])
         with eval_mode_no_grad(self.backend):
             return torch.cat(
@@ -292,7 +300,7 @@ class Task:
 
         ``[episodes, vectors, width] -> [episodes, prompts, dim]``
         """
-        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        tokens_at_once = MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
         features = []
         with torch.no_grad():
             for blocks in self._blocks(prompts, context, tokens_at_once):
@@ -325,7 +333,7 @@ class Task:
 
     def _blocks(
         self, prompts: PromptSet, context: Tensor, tokens: int
-    ) -> list[list[_Block]]:
+    ) -> list[list[PromptBlock]]:
         """Cut episodes x prompts into blocks of about `tokens` tokens, listed by episodes.
 
         A block has several episodes only if it has all prompts.
@@ -339,7 +347,7 @@ class Task:
             blocks_of_episodes = []
             for i, part in enumerate(parts):
                 rows = slice(i * prompts_at_once, (i + 1) * prompts_at_once)
-                block = _Block(part, context[episodes], episodes, rows)
+                block = PromptBlock(part, context[episodes], episodes, rows)
                 blocks_of_episodes.append(block)
             blocks.append(blocks_of_episodes)
         return blocks

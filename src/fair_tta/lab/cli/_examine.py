@@ -1,4 +1,4 @@
-"""``fair-tta examine``: what can be seen without labels?"""
+"""``fair-tta examine``: look at images without labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import (
     RESUME_HINT,
     check_methods,
@@ -36,36 +36,32 @@ from fair_tta.lab.cli._options import (
 def examine_command(
     context: typer.Context,
     *,
-    images: ImageOptions,
     prompts: AttributePromptOptions,
     adapters: ExaminedMethodsOption = ["association-correction"],  # noqa: B006
     reference_set: ReferenceOptions,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The examination as JSON.")
+        bool, typer.Option("--json", help="Print the examination as JSON.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for examine.json, examine.html and finished answers; the same command "
-            "goes on after a stop.",
-            show_default="keep none",
+            metavar="DIR",
+            help="Folder for examine.json, examine.html and predictions; the same command resumes "
+            "from there.",
+            show_default="save nothing",
         ),
     ] = None,
+    images: ImageOptions,
     encoder: ViewEncoderOptions,
     run: ReportRunOptions,
 ) -> None:
-    """Look at images without labels: what the model perceives, and what methods would change.
+    """Show what the model perceives in unlabelled images, and what methods would change.
 
-    It is the model's own perception, not a measurement on people. An image or folder that cannot
+    This is the model's own perception, not a measurement of people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
-    reject_unused_options(
-        context,
-        encoder.unused(bool(images.images)),
-        reference_set.unused(),
-        run.unused(out),
-        images.unused(),
-    )
+    encoder.require_one_source(images.images)
+    run.require_out(out)
 
     def stopped() -> str:
         return "Stopped." if out is None else f"Stopped. {RESUME_HINT}"
@@ -83,34 +79,34 @@ def examine_command(
         from fair_tta.lab.cli._tables import embedded_images_text, print_examination
         from fair_tta.lab.runs._local import Local
         from fair_tta.lab.runs._store import ROWS_FILE
-        from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
         # Wrong options are refused before the model is loaded
         methods = parse_option("--adapters", parse_adapters, adapters)
         check_methods("--adapters", methods, encoder.features, reference_set.reference)
         classifier = make_classifier(
-            context,
-            prompts.read(),
+            prompts.parse(),
             encoder,
-            adapter=ZeroShot(),
             seed=encoder.seed,
             views=encoder.views,
         )
-        is_fitted = all(method.is_fitted for method in methods.values())
-        notes = run_notes(context, encoder)
+
+        # The report says which part of the images it is about
+        notes = run_notes(encoder)
         if images.limit is not None:
             notes.append(f"Not all images were used: the first {images.limit}.")
         if images.sample is not None:
             notes.append(f"Not all images were used: a sample of {images.sample}.")
 
+        # Methods that are not fitted yet read the images a first time
+        is_fitted = all(method.is_fitted for method in methods.values())
         list_images = image_lister(images, encoder, is_read_twice=not is_fitted)
         with progress_bars(run.progress) as bars:
             options = FolderExaminationOptions(
                 engine=Local(run.workers),
                 model=encoder.loadable_model,
                 restart=run.restart,
-                # A terminal waits for the answer to each line
+                # People who type paths wait for the answer to each line
                 read_ahead=not images.has_stdin,
                 embed_images=run.embed_images and encoder.features is None,
                 reference=reference_set.reference,
@@ -133,8 +129,7 @@ def examine_command(
                 files = f"{EXAMINATION_FILE}, {EXAMINATION_PAGE} {inside}, {ROWS_FILE}"
                 print_text(f"Written to {out}: {files}", wrap=False)
     if n_failed:
-        log(
-            f"{n_failed} of {examination.document.n + n_failed} images could not be used."
-        )
+        n_images = examination.document.n + n_failed
+        log(f"{n_failed} of {n_images} images could not be used.")
     if n_failed or encoder.has_left_out:
         raise typer.Exit(EXIT_LEFT_OUT)

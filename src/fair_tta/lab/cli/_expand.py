@@ -1,9 +1,9 @@
-"""Dataclasses of options become options of commands."""
+"""The decorator that turns dataclasses of options into options of a command."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from typing import Any, get_type_hints
@@ -12,7 +12,7 @@ import typer
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand each parameter that is a dataclass into an option for each of its fields."""
+    """Replace each parameter that is a dataclass by an option for each of its fields."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, type[Any]] = {}
     parameters: list[inspect.Parameter] = []
@@ -25,22 +25,22 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         groups[parameter.name] = group
         types = get_type_hints(group, include_extras=True)
         for option in fields(group):
+            annotation = types[option.name]
+            default = _default(option)
             parameters.append(
                 parameter.replace(
-                    name=option.name,
-                    default=_default(option),
-                    annotation=types[option.name],
+                    name=option.name, default=default, annotation=annotation
                 )
             )
 
     @wraps(command)
     def with_groups(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(
-                **{option.name: values.pop(option.name) for option in fields(group)}
-            )
+            options = {option.name: values.pop(option.name) for option in fields(group)}
+            values[name] = group(**options)
         command(**values)
 
+    # typer reads the options from the signature
     with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return with_groups
 
@@ -51,21 +51,16 @@ def _default(option: Field[Any]) -> Any:
     return inspect.Parameter.empty if option.default is MISSING else option.default
 
 
-def is_on_command_line(context: typer.Context, parameter: str) -> bool:
-    """Return whether an option stands on the command line, rather than has its default."""
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def reject_unused_options(context: typer.Context, *reasons: Mapping[str, str]) -> None:
+def reject_options(circumstance: str, **options: object) -> None:
     """Raise a usage error if an option was given that has no effect.
 
     Args:
-        context: the call of the command.
-        reasons: why options have no effect, by the names of their parameters.
+        circumstance: when they have no effect, such as ``"without --out"``.
+        options: their values, which are None or False if they were not given.
     """
-    why = {name: reason for group in reasons for name, reason in group.items()}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name in why and is_on_command_line(context, name):
-            raise typer.BadParameter(why[name], param_hint=parameter.opts[0])
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise typer.BadParameter(
+                f"it has no effect {circumstance}.",
+                param_hint="--" + name.replace("_", "-"),
+            )
