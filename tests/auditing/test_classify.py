@@ -13,12 +13,8 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-<<<<<<< HEAD:tests/auditing/test_classify.py
 from fits import fit_on
 from internals import FOLDER, AugMix, FixedRate, model_identity, weights_hash
-=======
-from internals import FOLDER, AugMix, FixedRate, model_identity, weights_hash
->>>>>>> main:tests/auditing/test_of_classifier.py
 from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot, miniature
