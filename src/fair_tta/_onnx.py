@@ -340,7 +340,6 @@ _OPERATORS: dict[str, _Write] = {
     "bmm": _elementwise("MatMul"),
     "div": _elementwise("Div"),
     "exp": _elementwise("Exp"),
-    "log": _elementwise("Log"),
     "mm": _elementwise("MatMul"),
     "mul": _elementwise("Mul"),
     "pow": _elementwise("Pow"),
