@@ -5,101 +5,74 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import dataset_fixtures as made
+import dataset_fixtures as fixtures
 import pytest
-from internals import PAPER_TASKS, AgeCut, ProblemKind, read_utkface
+from internals import PAPER_TASKS, AgeCut, Dataset, ProblemKind, read_utkface
 
-from fair_tta import FairTTAError
 from fair_tta.datasets import BenchmarkTask
-from fair_tta.errors import DatasetError
 
 AGE_RACE = BenchmarkTask.find("UTKFace", "age", "race")
 GENDER_RACE = BenchmarkTask.find("UTKFace", "gender", "race")
+UTKFACE_TASKS = [task for task in PAPER_TASKS if task.dataset == "UTKFace"]
 RACES = ["White", "Black", "Asian", "Indian"]
 
+Labels = dict[str, tuple[str, dict[str, str]]]
 
-def expected(
-    task: BenchmarkTask, cut: int = 40
-) -> dict[str, tuple[str, dict[str, str]]]:
-    found = {}
-    for age, gender, race, name in made.utkface_names():
-        if race < 4:
+
+def expected_labels(task: BenchmarkTask, young_below: int = 40) -> Labels:
+    """Return ``{key: (target, sensitive values)}`` of the fixture."""
+    labels = {}
+    for age, gender, race, name in fixtures.utkface_names():
+        if race < len(RACES):
             values = {
-                "age": "young" if age < cut else "old",
+                "age": "young" if age < young_below else "old",
                 "gender": "female" if gender else "male",
                 "race": RACES[race],
             }
-            found[f"{name}.jpg"] = (
-                values[task.target],
-                {s: values[s] for s in task.sensitive},
-            )
-    return found
+            sensitive = {attribute: values[attribute] for attribute in task.sensitive}
+            labels[f"{name}.jpg"] = (values[task.target], sensitive)
+    return labels
 
 
-@pytest.mark.parametrize("parts", [False, True])
+def labels_of(dataset: Dataset) -> Labels:
+    return {record.key: (record.target, dict(record.sensitive)) for record in dataset}
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
 @pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize(
-    "task", [t for t in PAPER_TASKS if t.dataset == "UTKFace"], ids=str
-)
-def test_names_tell_the_labels(
-    task: BenchmarkTask, aligned: bool, parts: bool, tmp_path: Path
+@pytest.mark.parametrize("task", UTKFACE_TASKS, ids=str)
+def test_names_hold_the_labels(
+    task: BenchmarkTask, aligned: bool, in_parts: bool, tmp_path: Path
 ) -> None:
-    made.utkface(tmp_path, parts=parts, aligned=aligned)
-    (tmp_path / "Thumbs.db").write_text("not a picture")
+    fixtures.utkface(tmp_path, parts=in_parts, aligned=aligned)
+    (tmp_path / "Thumbs.db").write_text("not an image")
     (tmp_path / "._1_0_0_20170109150557335.jpg").write_text("left by a Mac")
     dataset = read_utkface(tmp_path, task)
-    assert {r.key: (r.target, dict(r.sensitive)) for r in dataset} == expected(task)
-    assert all(r.path.is_file() for r in dataset)
-    assert dict(dataset.problems.counts) == {
+    assert labels_of(dataset) == expected_labels(task)
+    assert all(record.path.is_file() for record in dataset)
+    problems = dataset.problems
+    assert dict(problems.counts) == {
         ProblemKind.OTHER_RACE: 12,
         ProblemKind.MALFORMED_NAME: 3,
     }
-    assert (
-        dataset.problems.examples[ProblemKind.MALFORMED_NAME] == made.UTKFACE_MALFORMED
-    )
-
-
-def test_the_summary_is_short(tmp_path: Path) -> None:
-    lines = str(read_utkface(made.utkface(tmp_path), GENDER_RACE).problems).splitlines()
-    assert len(lines) == 2
-    assert lines[0].startswith(
-        "12 x race is 'Others', which is not one of the paper's four: 116_"
-    )
-    assert lines[0].endswith("; ...")
-    assert lines[1] == (
-        "3 x file name does not hold age, gender and race: "
-        + "; ".join(made.UTKFACE_MALFORMED)
-    )
+    assert problems.examples[ProblemKind.MALFORMED_NAME] == fixtures.UTKFACE_MALFORMED
 
 
 def test_the_cut_is_a_recorded_parameter(tmp_path: Path) -> None:
-    made.utkface(tmp_path)
-    young = {"young_below": 40, "old_from": 40}
-    assert young.items() <= read_utkface(tmp_path, AGE_RACE).parameters.items()
+    fixtures.utkface(tmp_path)
     assert "young_below" not in read_utkface(tmp_path, GENDER_RACE).parameters
-    for cut in (1, 25, 26, 117):
+    for cut in (1, 25, 26, 40, 117):
         dataset = read_utkface(tmp_path, AGE_RACE, ages=AgeCut(cut))
-        labels = {r.key: (r.target, dict(r.sensitive)) for r in dataset}
-        assert labels == expected(AGE_RACE, cut)
+        assert labels_of(dataset) == expected_labels(AGE_RACE, cut)
         assert dataset.parameters["young_below"] == cut
+        assert dataset.parameters["old_from"] == cut
 
     dataset = read_utkface(tmp_path, AGE_RACE, ages=AgeCut(11, 40))
     assert {int(r.key.split("_")[0]) for r in dataset} == {1, 40, 41, 116}
     assert dataset.problems.counts[ProblemKind.BETWEEN_AGES] == 16
     assert dataset.parameters["old_from"] == 40
-    # who is in between does not matter where age is not asked for
+    # Ages in between do not matter where the task is not about age
     assert len(read_utkface(tmp_path, GENDER_RACE, ages=AgeCut(11, 40))) == 48
-
-
-def test_cuts_are_checked() -> None:
-    with pytest.raises(
-        FairTTAError, match=r"`young_below` should be at least 1 \(got 0\)\."
-    ):
-        AgeCut(0)
-    with pytest.raises(
-        FairTTAError, match=r"`old_from` should be at least `young_below`, 40 \(g"
-    ):
-        AgeCut(40, 39)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +86,6 @@ def test_cuts_are_checked() -> None:
         "1_0_0_0_20170116184028385.jpg",
         "999_0_0_20170116184028385.jpg",
         "²_0_0_20170116184028385.jpg",
-        "IMG_0001.jpg",
         "cat.jpg",
     ],
 )
@@ -125,57 +97,41 @@ def test_other_names_are_malformed(name: str, tmp_path: Path) -> None:
     for file in [name, *usable]:
         (tmp_path / file).touch()
     dataset = read_utkface(tmp_path, GENDER_RACE, check_images=False)
-    assert [r.path for r in dataset] == [tmp_path / file for file in usable]
-    assert dataset.problems.to_dict() == {
-        ProblemKind.MALFORMED_NAME.value: {"count": 1, "examples": [name]}
-    }
+    assert [record.path for record in dataset] == [tmp_path / file for file in usable]
+    assert dataset.problems.examples == {ProblemKind.MALFORMED_NAME: (name,)}
 
 
 def test_an_image_in_several_folders_counts_once(tmp_path: Path) -> None:
-    made.utkface(tmp_path / "a_wild", aligned=False, parts=True)
-    made.utkface(tmp_path / "crop_part1")
+    fixtures.utkface(tmp_path / "a_wild", aligned=False, parts=True)
+    fixtures.utkface(tmp_path / "crop_part1")
     dataset = read_utkface(tmp_path, AGE_RACE)
     assert len(dataset) == 48
-    assert all(r.path.name.endswith(".chip.jpg") for r in dataset)
+    assert all(record.path.name.endswith(".chip.jpg") for record in dataset)
     assert dataset.problems.counts[ProblemKind.DUPLICATE] == 48
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege")
 def test_folders_may_be_links(tmp_path: Path) -> None:
-    made.utkface(tmp_path / "disk")
+    fixtures.utkface(tmp_path / "disk")
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "part1").symlink_to(tmp_path / "disk")
     assert len(read_utkface(tmp_path / "root", AGE_RACE)) == 48
 
 
-def test_empty_files_and_nothing_usable(tmp_path: Path) -> None:
-    made.utkface(tmp_path)
-    for path in tmp_path.iterdir():
-        path.write_bytes(b"")
-    with pytest.raises(
-        DatasetError, match=r"UTKFace: no usable record in(?s:.*)48 x image file i"
-    ):
-        read_utkface(tmp_path, AGE_RACE)
-
-
 def test_several_sensitive_attributes(tmp_path: Path) -> None:
-    task = BenchmarkTask(
-        "UTKFace",
-        "age",
-        AGE_RACE.targets,
-        {
-            "gender": {"male": "male", "female": "female"},
-            "race": {"White": "w", "Black": "b"},
-        },
-        AGE_RACE.template,
-    )
-    dataset = read_utkface(made.utkface(tmp_path), task)
-    groups = dataset.groups()
-    assert groups == {
-        (age, gender, race): 3
-        for age in ("young", "old")
-        for gender in ("male", "female")
-        for race in ("White", "Black")
+    sensitive = {
+        "gender": {"male": "male", "female": "female"},
+        "race": {"White": "w", "Black": "b"},
     }
-    # values that the task does not name are counted
+    task = BenchmarkTask(
+        "UTKFace", "age", AGE_RACE.targets, sensitive, AGE_RACE.template
+    )
+    dataset = read_utkface(fixtures.utkface(tmp_path), task)
+    expected = {}
+    for age in ("young", "old"):
+        for gender in ("male", "female"):
+            for race in ("White", "Black"):
+                expected[age, gender, race] = 3
+    assert dataset.groups() == expected
+    # Values that the task does not name are counted
     assert dataset.problems.counts[ProblemKind.UNKNOWN_VALUE] == 24

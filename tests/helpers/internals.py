@@ -60,6 +60,7 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
+from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
 from fair_tta.datasets._features import FeatureFile
