@@ -89,18 +89,20 @@ def hostile() -> Iterator[Design]:
         yield Design(str(name), sizes, *parts)
 
 
-def milder_top(forms: extremes._Forms, error: float) -> tuple[Floats, Floats]:
-    """Do what `extremes._top` does, with a reach of at most one standard error."""
-    below, deviation, farthest = forms._from_top
-    reach = min(1.0, -ndtri(error / max(1, len(below) - 1))) * deviation
-    slack = np.maximum(0.0, below - reach).astype(forms.z.dtype)
-    candidates = farthest >= slack
+def milder_noise_of_largest(
+    forms: extremes._ClassForms, error: float
+) -> tuple[Floats, Floats]:
+    """Do what `extremes._noise_of_largest` does, within one standard error at most."""
+    distance, deviation, largest_noise = forms.below_largest
+    margin = min(1.0, -ndtri(error / max(1, len(distance) - 1))) * deviation
+    slack = np.maximum(0.0, distance - margin).astype(forms.z.dtype)
+    candidates = largest_noise >= slack
     return slack, (forms.z[candidates] - slack[candidates, None]).max(0)
 
 
 def slack(audits: int, only: str) -> None:
     """Print what intervals of EOD hold and show, with the library's slack and with the milder."""
-    tops = {"library": extremes._top, "milder": milder_top}
+    tops = {"library": extremes._noise_of_largest, "milder": milder_noise_of_largest}
     for design in (*designs(), *hostile()):
         truth = design.truth(definitions.EQUALIZED_ODDS)
         if math.isnan(truth) or only not in design.name:
@@ -110,7 +112,7 @@ def slack(audits: int, only: str) -> None:
         for _ in range(audits):
             rows, _, _ = design.draw(generator)
             for name, top in tops.items():
-                extremes._top = top  # type: ignore[assignment]
+                extremes._noise_of_largest = top  # type: ignore[assignment]
                 change = definitions.EQUALIZED_ODDS.difference(rows, 0, 1, HOW)
                 tallies[name].add(change.low, change.high, float(change))
         parts = [
@@ -125,9 +127,9 @@ def slack(audits: int, only: str) -> None:
 def gap_images(rows: AnswerTable) -> float:
     """Return how many images would show the change of the typical gap that was seen."""
     change = measure_typical_gap_change(rows, before=0, after=1)
-    if why_no_interval(rows, 0, 1) or abs(float(change)) < 5e-3:
+    if why_no_interval(rows, 0, 1) or abs(change.value) < 5e-3:
         return math.inf
-    return rows.n * (REACH * change._deviation / change._square) ** 2
+    return rows.n * (REACH * change.deviation / change.square) ** 2
 
 
 def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
@@ -139,7 +141,8 @@ def extreme_images(metric: RateMetric, rows: AnswerTable) -> float:
     change = metric.intervals.change
     assert isinstance(change, extremes.MaxMinInterval)
     before, after = (
-        extremes._forms(rates_with_noise(rows, (0, 1)), change.forms, r) for r in (0, 1)
+        extremes._class_forms(rates, change.forms)
+        for rates in rates_with_noise(rows, (0, 1))
     )
     tops = [int(forms.t.argmax()) for forms in before]
     best = [int(forms.t.argmax()) for forms in after]

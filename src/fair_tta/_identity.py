@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from fair_tta._linalg import unit_features
 from fair_tta.images._vision import probe_image
-from fair_tta.models._loading import model_name, model_origin
+from fair_tta.models._loading import backend_name, model_origin
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._templates import Templates
 
@@ -289,7 +289,7 @@ def model_identity(backend: Any) -> dict[str, Any]:
     model = getattr(backend, "model", None)
     model = model if isinstance(model, nn.Module) else None
     return {
-        "name": model_name(backend),
+        "name": backend_name(backend),
         "class": type(backend if model is None else model).__name__,
         "origin": model_origin(backend) or None,
         "parameters": None

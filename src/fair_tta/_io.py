@@ -1,4 +1,4 @@
-"""Files: write them whole or not at all, keep CSV cells text, open and list them safely."""
+"""Files: write them completely or not at all, keep CSV cells text, open and list them safely."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-_PAUSES = (0.01, 0.1, 1.0)  # seconds
-_OLD = 24 * 3600  # seconds after which nobody is still writing a file
+# On Windows a virus scanner opens new files for a moment: seconds to wait between attempts.
+_REPLACE_PAUSES = (0.01, 0.1, 1.0)
+
+# Partial files older than a day, in seconds, belong to no running process.
+_STALE_AGE = 24 * 3600
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to, which then replaces `path`; if writing fails, `path` stays as it was."""
-    place = Path(os.path.realpath(path))  # a link stays a link
-    part = place.with_name(f".{uuid4().hex}.part")
+    """Yield a temporary path that then replaces `path`; if writing fails, `path` is unchanged."""
+    target = Path(os.path.realpath(path))  # a link stays a link
+    part = target.with_name(f".{uuid4().hex}.part")
     try:
         yield part
-        replace_file(part, place)
+        replace_file(part, target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def replace_file(part: Path, place: Path) -> None:
-    """Put a file into the place of another.
-
-    On Windows a scanner that looks at new files keeps them for a moment; so does whoever has the
-    other one open, and then it fails in the end.
-    """
-    for pause in _PAUSES if sys.platform == "win32" else ():
+def replace_file(source: Path, target: Path) -> None:
+    """Move a file over another one, waiting for Windows to release it."""
+    for pause in _REPLACE_PAUSES if sys.platform == "win32" else ():
         with suppress(PermissionError):
-            os.replace(part, place)
+            os.replace(source, target)
             return
         time.sleep(pause)
-    os.replace(part, place)
+    # The last attempt raises if another program keeps the file open.
+    os.replace(source, target)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a small file at once; to what is not a regular file, such as a terminal, as it is."""
+    """Write a small file completely or not at all; a terminal or a pipe is written directly."""
     if Path(path).exists() and not Path(path).is_file():
         Path(path).write_bytes(data)
         return
@@ -56,38 +56,45 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove what kills have left. Younger files may be those of another process."""
+    """Remove partial files of killed processes. Younger files may be those of a running one."""
     for path in folder.glob(".*.part"):
-        with suppress(OSError):  # another process may sweep too
-            if time.time() - path.stat().st_mtime > _OLD:
+        with suppress(OSError):  # another process may remove it too
+            if time.time() - path.stat().st_mtime > _STALE_AGE:
                 path.unlink()
 
 
-_SIGNS = frozenset("=+-@\t\r\n")
+# A spreadsheet takes a cell that begins with one of these for a formula.
+_FORMULA_STARTS = frozenset("=+-@\t\r\n")
 
 
 def write_csv_row(file: IO[str], cells: Iterable[object]) -> None:
-    """One row of CSV, to a file opened with ``newline=""``, without formulas for spreadsheets."""
+    """Write one row of CSV, without formulas for spreadsheets.
+
+    The file should be opened with ``newline=""``.
+    """
     csv.writer(file, lineterminator="\n").writerow([csv_cell(cell) for cell in cells])
 
 
 def csv_cell(cell: object) -> object:
-    """A cell that a spreadsheet does not take for a formula; a lone sign is not one."""
+    """Return a cell that no spreadsheet takes for a formula; a lone sign is not one."""
     if not isinstance(cell, str):
         return cell
-    begins = cell.lstrip(" ")[:1]
-    return ("'" if begins in _SIGNS and len(cell) > 1 else "") + printable(cell)
+    text = printable(cell)
+    is_formula = cell.lstrip(" ")[:1] in _FORMULA_STARTS and len(cell) > 1
+    return f"'{text}" if is_formula else text
 
 
 def printable(text: str) -> str:
-    """Text that any terminal and any file can hold: what is not printable becomes an escape."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
+    """Return text that any terminal and file can hold: other characters become escapes."""
+    characters = [
+        char if char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    ]
+    return "".join(characters)
 
 
 def printable_lines(text: str) -> str:
-    """The same of several lines, which stay lines; spaces that must not be broken stay too."""
+    """Return `printable` text in which line ends and non-breaking spaces stay."""
     return re.sub(r"[^\n\xa0]+", lambda part: printable(part[0]), text)
 
 
@@ -95,7 +102,7 @@ IMAGE_SUFFIXES = frozenset(
     ".jpg .jpeg .jpe .jfif .png .apng .webp .gif .bmp .dib .tif .tiff .avif .avifs .jp2 .j2k "
     ".ppm .pgm .pbm .pnm .ico .tga .heic .heif".split()
 )
-"""Files of a folder that are taken for images, in lower case. Files given by name all are."""
+"""Suffixes of files that are taken for images in a folder. Files given by name all are."""
 
 
 class NotRegularError(OSError):
@@ -104,14 +111,14 @@ class NotRegularError(OSError):
 
 @dataclass(frozen=True)
 class UnlistedFolder:
-    """A folder that cannot be listed, and why, in few words."""
+    """A folder that cannot be listed, and the reason in few words."""
 
     path: str
     reason: str
 
 
 def open_file(path: str | os.PathLike[str], *, pipes: bool = False) -> IO[bytes]:
-    """Open a regular file, or one of the `pipes`, for reading. Else raise an OSError at once."""
+    """Open a regular file, or a pipe if allowed, for reading; else raise an OSError at once."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(
@@ -128,14 +135,13 @@ def points_outside(path: Path, folder: Path) -> bool:
     In the hub's cache the files of a revision, ``models--NAME/snapshots/REVISION``, are links to
     ``models--NAME/blobs``, which therefore belong to it.
     """
-    real = folder.resolve()
-    allowed = [real]
-    for revision in (real, *real.parents):
+    real_folder = folder.resolve()
+    allowed = [real_folder]
+    for revision in (real_folder, *real_folder.parents):
         snapshots = revision.parent
-        if snapshots.name == "snapshots" and snapshots.parent.name.startswith(
-            "models--"
-        ):
-            allowed.append((snapshots.parent / "blobs").resolve())
+        model = snapshots.parent
+        if snapshots.name == "snapshots" and model.name.startswith("models--"):
+            allowed.append((model / "blobs").resolve())
     try:
         target = path.resolve()
     except (OSError, RuntimeError, ValueError):  # a loop of links, or a null character
@@ -146,29 +152,32 @@ def points_outside(path: Path, folder: Path) -> bool:
 def walk_files(
     folder: str | os.PathLike[str], *, follow_links: bool = False
 ) -> Iterator[str | UnlistedFolder]:
-    """Paths of all files in a folder and its subfolders, by name; then what could not be listed.
+    """Yield the paths of all files below a folder, by name; then the folders it cannot list.
 
     Links to folders are left out, or followed, each folder once.
     """
     errors: list[OSError] = []
-    seen: set[str] = set()
-    for place, folders, files in os.walk(
+    visited: set[str] = set()
+    for current, subfolders, names in os.walk(
         folder, onerror=errors.append, followlinks=follow_links
     ):
-        if (real := os.path.realpath(place)) in seen:
-            folders.clear()
+        real = os.path.realpath(current)
+        if real in visited:
+            subfolders.clear()  # `os.walk` then goes no deeper
             continue
-        seen.add(real)
-        folders.sort()
-        yield from (os.path.join(place, name) for name in sorted(files))
-    yield from (UnlistedFolder(str(e.filename), e.strerror or str(e)) for e in errors)
+        visited.add(real)
+        subfolders.sort()
+        for name in sorted(names):
+            yield os.path.join(current, name)
+    for error in errors:
+        yield UnlistedFolder(str(error.filename), error.strerror or str(error))
 
 
 def find_image_files(folder: str | os.PathLike[str]) -> Iterator[str | UnlistedFolder]:
-    """What `walk_files` finds and looks like an image by its name."""
-    for found in walk_files(folder):
+    """Yield the entries of `walk_files` that have a suffix of images, or cannot be listed."""
+    for entry in walk_files(folder):
         if (
-            isinstance(found, UnlistedFolder)
-            or os.path.splitext(found)[1].lower() in IMAGE_SUFFIXES
+            isinstance(entry, UnlistedFolder)
+            or os.path.splitext(entry)[1].lower() in IMAGE_SUFFIXES
         ):
-            yield found
+            yield entry

@@ -13,12 +13,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-_UNIT = 1e-5  # how far the length of unit features may be from one
-_SHORTEST, _LONGEST = 1e-9, 1e9  # between them squares keep their digits
+# How far the length of unit features may be from one.
+_UNIT_LENGTH_TOLERANCE = 1e-5
+
+# Between these lengths squares in single precision keep their digits.
+_MIN_SAFE_LENGTH = 1e-9
+_MAX_SAFE_LENGTH = 1e9
+
+# Directions shorter than this, absolutely or relative to the longest, are rounding.
+_MIN_DIRECTION = 1e-6
+
+# Bounds of rounding that make one safe floor; `rounding_floor` has the reason.
+_FLOOR_FACTOR = 4
 
 
 def to_cpu_float64(x: Tensor) -> Tensor:
-    """The same on the CPU in float64."""
+    """Return a copy on the CPU in float64."""
     return x.cpu().double()  # some devices have no float64
 
 
@@ -33,12 +43,13 @@ def has_float64(device: torch.device) -> bool:
 
 
 def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Lengths over all but the first dimension, and x divided by them.
+    """Return lengths over all but the first dimension, and x divided by them.
 
     Both are on the CPU in float64: zeros where the length is 0 and NaN where it is not finite.
     """
     x = to_cpu_float64(x)
     flat = x.flatten(1)
+    # Divide by the largest entry first, so that no square overflows.
     largest = flat.abs().amax(-1, keepdim=True)
     scaled = flat / torch.where(largest == 0, 1.0, largest)
     length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
@@ -46,33 +57,32 @@ def length_and_direction(x: Tensor) -> tuple[Tensor, Tensor]:
     return (largest * length).squeeze(-1), direction.view_as(x)
 
 
-_UNITS = 4  # how many bounds of rounding are one that is safe; see `rounding_floor`
-
-
 def rounding_floor(dim: int, dtype: torch.dtype) -> float:
-    """Return how long what a projection leaves of a feature must be, relative to the feature.
+    """Return the relative length below which the rest of a projection may be rounding alone.
 
-    What is shorter may be rounding alone, and dividing by its length would make an answer of it.
+    Dividing such a rest by its length would turn rounding into an answer. With eps the distance
+    from 1 to the next number of a dtype:
+
+    - each number of a feature is rounded by at most eps / 2 of its size, so the feature by at most
+      eps / 2 of its length;
+    - it comes from sums of `dim` products, which are off by at most dim eps / 2 (Higham, Accuracy
+      and Stability of Numerical Algorithms, section 3.1), with the eps of float32, because products
+      in half precision are summed in float32;
+    - if x = sum_i c_i r_i is in the span of rows, the projection leaves the errors of x and of
+      c_i r_i: 1 + sum_i |c_i| such halves. Four times the two whole eps are 8 halves, which allows
+      for a sum of 7.
+
+    On 1,703 text features of OpenAI's ViT-B/32 (facebookresearch/Detic), combinations of up to 20
+    of them leave at most 0.53 eps in float32, float16 and bfloat16, other names of things at least
+    0.28 beside "a Man" and "a Woman"; the floor is 0.0002, 0.004 and 0.03 there.
 
     Args:
         dim: numbers in a feature.
         dtype: in which the features were made; a later conversion to a wider one adds no digits.
     """
-    # With eps the distance from 1 to the next number of a dtype:
-    # - each number of a feature is rounded by at most eps / 2 of its size, so the feature is by at
-    #   most eps / 2 of its length;
-    # - what makes it are sums of `dim` products, which are off by at most dim eps / 2 of what the
-    #   factors' lengths make (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1),
-    #   with the eps of float32, because products in half precision are summed in float32;
-    # - if x = sum_i c_i r_i is in the span of rows, the projection leaves the errors of x and of
-    #   c_i r_i: 1 + sum_i |c_i| such halves. Four times the two whole eps are 8 halves, which
-    #   allows for a sum of 7.
-    # Seen on text features of OpenAI's ViT-B/32 (1,703 of facebookresearch/Detic): combinations of
-    # up to 20 of them leave at most 0.53 eps in float32, float16 and bfloat16, other names of
-    # things at least 0.28 beside "a Man" and "a Woman"; the floor is 0.0002, 0.004 and 0.03 there.
-    stored = torch.finfo(dtype).eps
-    summed = dim * min(stored, torch.finfo(torch.float32).eps)
-    return _UNITS * (stored + summed)
+    storage_eps = torch.finfo(dtype).eps
+    sum_eps = dim * min(storage_eps, torch.finfo(torch.float32).eps)
+    return _FLOOR_FACTOR * (storage_eps + sum_eps)
 
 
 def least_precise_dtype(*dtypes: torch.dtype) -> torch.dtype:
@@ -81,46 +91,41 @@ def least_precise_dtype(*dtypes: torch.dtype) -> torch.dtype:
 
 
 def is_rounding(rest: Tensor, before: Tensor, floor: float) -> Tensor:
-    """Return of which rows only rounding is left: ``[..., n, dim], [..., n, dim] -> [..., n]``."""
-    # a difference and not `<`, because the export to ONNX knows this one; lengths alone may have
-    # to go to another device
-    lacking = floor * before.norm(dim=-1).to(rest) - rest.norm(dim=-1)
-    is_less: Tensor = lacking > 0
-    return is_less
+    """Return the rows of a rest that are rounding: ``[..., n, dim], [..., n, dim] -> [..., n]``."""
+    # A difference instead of `<`, because the export to ONNX supports it. Only lengths move to
+    # another device.
+    missing_length = floor * before.norm(dim=-1).to(rest) - rest.norm(dim=-1)
+    is_shorter: Tensor = missing_length > 0
+    return is_shorter
 
 
 def is_near_duplicate(rows: Tensor, floor: float) -> Tensor:
-    """Return which rows are nearer to another row than `floor`: ``[..., n, dim] -> [..., n]``."""
+    """Return the unit rows nearer to another one than `floor`: ``[..., n, dim] -> [..., n]``."""
     squares = rows.square().sum(-1)
     distances = squares.unsqueeze(-1) + squares.unsqueeze(-2) - 2 * rows @ rows.mT
+    # No two unit rows are farther apart than 2, so 4 keeps a row from being its own nearest.
     itself = torch.eye(rows.shape[-2], dtype=rows.dtype, device=rows.device)
-    nearest: Tensor = (distances + 4 * itself).amin(
-        -1
-    )  # no unit features are farther apart than 2
+    nearest: Tensor = (distances + 4 * itself).amin(-1)
     return nearest < floor**2
 
 
-_ROUNDING = (
-    1e-6  # a direction that is shorter, or so much shorter than the longest, is none
-)
-
-
 def orthonormal_basis(rows: Tensor) -> Tensor:
-    """Orthonormal rows that span what `rows` span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
+    """Return orthonormal rows of the same span: ``[..., n, dim] -> [..., min(n, dim), dim]``.
 
     Where rows depend on one another, or are zero, there are rows of zeros.
     """
+    rows = to_cpu_float64(rows)
     if rows.shape[-2] == 1:
-        length = to_cpu_float64(rows).norm(dim=-1, keepdim=True)
-        return torch.where(length > _ROUNDING, to_cpu_float64(rows) / length, 0.0)
-    _, sizes, basis = torch.linalg.svd(to_cpu_float64(rows), full_matrices=False)
-    rank = sizes > (sizes[..., :1] * _ROUNDING).clamp(min=_ROUNDING)
-    spanned: Tensor = basis * rank.unsqueeze(-1)
+        length = rows.norm(dim=-1, keepdim=True)
+        return torch.where(length > _MIN_DIRECTION, rows / length, 0.0)
+    _, sizes, basis = torch.linalg.svd(rows, full_matrices=False)
+    threshold = (sizes[..., :1] * _MIN_DIRECTION).clamp(min=_MIN_DIRECTION)
+    spanned: Tensor = basis * (sizes > threshold).unsqueeze(-1)
     return spanned
 
 
 def project_onto(x: Tensor, rows: Tensor) -> Tensor:
-    """The part of each row of x in the span of `rows`: ``[..., n, dim]``."""
+    """Return the part of each row of x in the span of `rows`: ``[..., n, dim]``."""
     if not rows.shape[-2]:
         return torch.zeros(x.shape, dtype=torch.float64, device="cpu")
     basis = orthonormal_basis(rows)
@@ -129,43 +134,51 @@ def project_onto(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def project_out(x: Tensor, rows: Tensor) -> Tensor:
-    """Each row of x without its part in the span of `rows`: ``[..., n, dim]``."""
+    """Return each row of x without its part in the span of `rows`: ``[..., n, dim]``."""
     return to_cpu_float64(x) - project_onto(x, rows)
 
 
 def pair_differences(rows: Tensor) -> Tensor:
-    """``z_i - z_j`` of all pairs of rows: ``[..., n, dim] -> [..., n (n - 1) / 2, dim]``."""
+    """Return ``z_i - z_j`` of all pairs of rows: ``[..., n, dim] -> [..., n (n - 1) / 2, dim]``."""
     pairs = combinations(rows.unbind(-2), 2)
     return torch.stack([first - second for first, second in pairs], -2)
 
 
 def subtract_mean(values: Tensor, dim: int) -> Tensor:
-    """Minus the mean along a dimension."""
+    """Return values minus their mean along a dimension."""
     return values - values.mean(dim, keepdim=True)
 
 
 def unit_features(features: Tensor) -> Tensor:
-    """Features of length one, in float32 (float64 stays)."""
-    return normalize(
-        features if features.dtype == torch.float64 else features.float(), dim=-1
-    )
+    """Return features of length one in float32; float64 stays."""
+    if features.dtype != torch.float64:
+        features = features.float()
+    return normalize(features, dim=-1)
 
 
 def describe_shape(value: Any) -> Any:
-    """The shape of a tensor, or else the type, for messages."""
-    return (
-        list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
-    )
+    """Return the shape of a tensor, or else the type, for messages."""
+    if isinstance(value, Tensor):
+        return list(value.shape)
+    return f"a {type(value).__name__}"
 
 
 def ensure_unit_length(features: Tensor, length: Tensor | None = None) -> Tensor:
-    """Features of any length as unit features; those that are stay so, to the last digit."""
-    length = features.norm(dim=-1) if length is None else length
-    is_unit = (length - 1).abs() < _UNIT
+    """Return unit features; those of length one stay unchanged to the last digit.
+
+    Args:
+        features: of any length, ``[..., dim]``.
+        length: their lengths, ``[...]``, if they are known.
+    """
+    if length is None:
+        length = features.norm(dim=-1)
+    is_unit = (length - 1).abs() < _UNIT_LENGTH_TOLERANCE
     if bool(is_unit.all()):
         return features
-    if bool(((length > _SHORTEST) & (length < _LONGEST)).all()):
+    is_safe = (length > _MIN_SAFE_LENGTH) & (length < _MAX_SAFE_LENGTH)
+    if bool(is_safe.all()):
         return features * torch.where(is_unit, 1.0, 1 / length).unsqueeze(-1)
-    largest = features.abs().amax(-1, keepdim=True)  # no square is lost or too large
+    # Divide by the largest entry first, so that no square is lost or too large.
+    largest = features.abs().amax(-1, keepdim=True)
     scaled = unit_features(features / largest.where(largest > 0, 1.0))
     return torch.where(is_unit.unsqueeze(-1), features, scaled)

@@ -5,33 +5,35 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Decimal
 
-_UNSEEN = re.compile(
-    # Signs that Unicode lets no renderer show (Default_Ignorable_Code_Point) but whose category is
-    # a mark, a letter or none: joiners, vowel signs, variation selectors and what is reserved.
+# Signs that Unicode lets no renderer show (Default_Ignorable_Code_Point) but whose category is a
+# mark, a letter or none: joiners, vowel signs, variation selectors and reserved ones.
+_INVISIBLE = re.compile(
     "[\u034f\u115f\u17b4\u17b5\u180b-\u180f\u2065\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
+
+# Signs that are shown as a space, but are a letter or a symbol: Hangul fillers, empty Braille.
 _BLANK = re.compile("[\u1160\u2800\u3164\uffa0]")
-"""Signs that are shown as a space, but are a letter or a symbol: Hangul fillers, empty Braille."""
 
 
 def _visible(name: str) -> str:
     """Return a name without invisible signs, with one space between words."""
     if name.isascii() and name.isprintable():
         return " ".join(name.split())
-    spaced = _BLANK.sub(" ", _UNSEEN.sub("", name))
-    # Of control characters, tabs and ends of lines are spaces.
-    hidden = {
-        sign for sign in set(spaced) if unicodedata.category(sign) in ("Cc", "Cf")
-    }
-    kept = (sign for sign in spaced if sign.isspace() or sign not in hidden)
-    return " ".join("".join(kept).split())
+    with_spaces = _BLANK.sub(" ", _INVISIBLE.sub("", name))
+    characters = []
+    for char in with_spaces:
+        is_control = unicodedata.category(char) in ("Cc", "Cf")
+        # Among control characters, tabs and ends of lines are spaces.
+        if char.isspace() or not is_control:
+            characters.append(char)
+    return " ".join("".join(characters).split())
 
 
 def canonical_spelling(name: str) -> str:
-    """Return what two spellings of one name share.
+    """Return the text that all spellings of a name have in common.
 
     Case, composed and compatible letters, invisible characters and repeated spaces do not count.
 
@@ -39,10 +41,9 @@ def canonical_spelling(name: str) -> str:
         >>> canonical_spelling("CIRCLE") == canonical_spelling(" circle")
         True
     """
-    composed = unicodedata.normalize(
-        "NFKC", unicodedata.normalize("NFKC", name).casefold()
-    )
-    return _visible(composed)
+    composed = unicodedata.normalize("NFKC", name).casefold()
+    # Folding may leave letters that are not composed.
+    return _visible(unicodedata.normalize("NFKC", composed))
 
 
 def lookalikes(names: Iterable[str]) -> list[list[str]]:
@@ -55,10 +56,19 @@ def lookalikes(names: Iterable[str]) -> list[list[str]]:
         >>> lookalikes(["circle", "circle\u200b", "CIRCLE"])
         [['circle', 'circle\u200b']]
     """
-    spellings: defaultdict[str, list[str]] = defaultdict(list)
+    return _groups_of_equal(
+        names, lambda name: unicodedata.normalize("NFC", _visible(name))
+    )
+
+
+def _groups_of_equal(
+    names: Iterable[str], key: Callable[[str], Hashable]
+) -> list[list[str]]:
+    """Return groups of two or more different names with the same key."""
+    by_key: defaultdict[Hashable, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
-        spellings[unicodedata.normalize("NFC", _visible(name))].append(name)
-    return [group for group in spellings.values() if len(group) > 1]
+        by_key[key(name)].append(name)
+    return [group for group in by_key.values() if len(group) > 1]
 
 
 def escape_invisible(name: str) -> str:
@@ -68,10 +78,9 @@ def escape_invisible(name: str) -> str:
         >>> print(escape_invisible("caf\\u00e9"), escape_invisible("cafe\\u0301"))
         caf\u00e9 cafe\\u0301
     """
-    is_seen = (
-        name.isprintable() and not _UNSEEN.search(name) and not _BLANK.search(name)
-    )
-    if is_seen and unicodedata.is_normalized("NFC", name):
+    has_hidden = _INVISIBLE.search(name) or _BLANK.search(name)
+    is_visible = name.isprintable() and not has_hidden
+    if is_visible and unicodedata.is_normalized("NFC", name):
         return name
     return name.encode("unicode_escape").decode("ascii")
 
@@ -88,37 +97,40 @@ def guess_labels(answers: Sequence[str], labels: Sequence[str]) -> dict[str, str
     """
     by_words: dict[str, str] = {}
     for label in labels:
-        if (
-            _words(label) in by_words
-        ):  # two labels that read alike: which is meant is not known
+        words = _words(label)
+        if words in by_words:  # two labels read alike, so no answer means only one
             return {}
-        by_words[_words(label)] = label
-    meant = {
-        answer: by_words[_words(answer)]
-        for answer in answers
-        if _words(answer) in by_words
-    }
-    contained: defaultdict[str, list[str]] = defaultdict(list)
+        by_words[words] = label
+
+    guesses: dict[str, str] = {}
+    containing: defaultdict[str, list[str]] = defaultdict(list)
     for answer in answers:
-        inside = [words for words in by_words if f" {words} " in f" {_words(answer)} "]
-        if answer not in meant and inside:
-            contained[by_words[max(inside, key=len)]].append(answer)
-    taken = set(meant.values())
-    for label, candidates in contained.items():
-        if len(candidates) == 1 and label not in taken:
-            meant[candidates[0]] = label
-    return meant
+        words = _words(answer)
+        if words in by_words:
+            guesses[answer] = by_words[words]
+            continue
+        contained = [label for label in by_words if f" {label} " in f" {words} "]
+        if contained:
+            longest = max(contained, key=len)
+            containing[by_words[longest]].append(answer)
+
+    # An answer that reads like a label takes it from those that contain it.
+    guessed_labels = set(guesses.values())
+    for label, candidates in containing.items():
+        if len(candidates) == 1 and label not in guessed_labels:
+            guesses[candidates[0]] = label
+    return guesses
 
 
 def _words(name: str) -> str:
     """Return the words of a name: marks between and around them do not count, but a minus does."""
-    without_joints = re.sub(r"(?<=\w)[_-](?=\w)", " ", canonical_spelling(name))
-    return re.sub(r"[^\w-]+", " ", without_joints).strip()
+    separated = re.sub(r"(?<=\w)[_-](?=\w)", " ", canonical_spelling(name))
+    return re.sub(r"[^\w-]+", " ", separated).strip()
 
 
-# The exponent is short, for labels are no larger and no hash may take long
+# Exponents of labels are short; the hash of a number with a long one would take long.
 _NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?", re.ASCII)
-_TRUTH = {"true": Decimal(1), "false": Decimal(0)}
+_TRUTH_VALUES = {"true": Decimal(1), "false": Decimal(0)}
 
 
 def cell_meaning(cell: str) -> str | Decimal:
@@ -131,8 +143,8 @@ def cell_meaning(cell: str) -> str | Decimal:
         True
     """
     name = canonical_spelling(cell)
-    if name in _TRUTH:
-        return _TRUTH[name]
+    if name in _TRUTH_VALUES:
+        return _TRUTH_VALUES[name]
     return Decimal(name) if _NUMERAL.fullmatch(name) else name
 
 
@@ -143,7 +155,4 @@ def equal_cells(cells: Iterable[str]) -> list[list[str]]:
         >>> equal_cells(["1", "1.0", "circle", "CIRCLE", "2"])
         [['1', '1.0'], ['circle', 'CIRCLE']]
     """
-    spellings: defaultdict[str | Decimal, list[str]] = defaultdict(list)
-    for cell in dict.fromkeys(cells):
-        spellings[cell_meaning(cell)].append(cell)
-    return [group for group in spellings.values() if len(group) > 1]
+    return _groups_of_equal(cells, cell_meaning)

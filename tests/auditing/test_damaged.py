@@ -193,7 +193,7 @@ def test_the_command_says_what_is_wrong(
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     out = call("report", str(path), code=3)
     assert message in out.stderr
-    assert "is not what an audit has written: this" in out.stderr
+    assert "was not written by an audit: this" in out.stderr
     assert not path.with_suffix(".html").exists()
 
 

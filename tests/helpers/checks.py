@@ -90,7 +90,7 @@ def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
             atol=1e-5,
         )
     seen: list[int] = []
-    layer = backend.layer
+    layer = backend.embedding_layer
     handle = layer.register_forward_hook(
         lambda _m, args, _o: seen.append(args[0].shape[1])
     )

@@ -171,7 +171,7 @@ def _families() -> Iterator[list[str]]:
             yield [
                 library,
                 family,
-                _yes(backend.layer is not None),
+                _yes(backend.embedding_layer is not None),
                 _yes(backend.cuts_tail),
                 _yes(backend.sharing is not None),
                 _inverse_temperature(model, backend.scale),

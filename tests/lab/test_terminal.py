@@ -154,7 +154,7 @@ def test_predict(width: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None
     ]  # fmt: skip
     for is_first in (True, False):
         targets = ("a_label_of_thirty_letters_or_so", "b")
-        predict_output.print_table(answered, targets, attributes, is_first)
+        predict_output.print_table_rows(answered, targets, attributes, is_first)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert max(map(len, text.splitlines())) <= width

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from hypothesis import given
-from internals import nearest
+from internals import nearest_value
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
@@ -74,8 +74,8 @@ def test_order_duplicates_and_precision_do_not_matter(case: Drawn) -> None:
 
 def test_prompts_may_differ_from_image_to_image() -> None:
     images, values = random_units(0, 3, 1, DIM), random_units(1, 3, 4, DIM)
-    index, chosen = nearest(images, values)
+    index, chosen = nearest_value(images, values)
     for i in range(3):
-        own, z = nearest(images[i : i + 1], values[i])
+        own, z = nearest_value(images[i : i + 1], values[i])
         assert int(index[i]) == int(own[0])
         assert torch.equal(chosen[i], z[0])

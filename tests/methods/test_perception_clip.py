@@ -15,7 +15,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Identity, given_context
+from internals import Identity, classify_given_value
 from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
@@ -97,14 +97,14 @@ def test_values_with_the_same_prompts_are_one_value(
 def test_large_logits_do_not_overflow() -> None:
     logits = 1e4 * random_units(0, 5, 3, 4).float()
     for by_value in (None, 1e4 * random_units(1, 5, 4).float()):
-        log_p = given_context(logits, by_value, 0.01)
+        log_p = classify_given_value(logits, by_value, 0.01)
         assert torch.isfinite(log_p.exp()).all()
         torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(5))
 
 
 def test_an_infinite_temperature_counts_every_value_the_same() -> None:
     logits = random_units(0, 5, 3, 4)
-    ours = given_context(logits, None, math.inf).exp()
+    ours = classify_given_value(logits, None, math.inf).exp()
     torch.testing.assert_close(ours, logits.softmax(1).mean(-1))
 
 

@@ -11,7 +11,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import OPENINGS, Identity, widest
+from internals import OPENINGS, Identity, mean_of_widest_range
 from random_task import random_units
 
 from fair_tta import FairTPTClassifier, FairTTAError
@@ -41,12 +41,12 @@ def test_the_widest_templates_are_averaged(seed: int, keep: int, targets: int) -
     for image in logits.numpy():
         best = sorted(range(5), key=lambda t: image[t].min() - image[t].max())[:keep]
         expected.append(np.mean([image[t] for t in best], axis=0))
-    np.testing.assert_allclose(widest(logits, keep), expected, atol=1e-12)
+    np.testing.assert_allclose(mean_of_widest_range(logits, keep), expected, atol=1e-12)
 
 
 def test_equal_templates_keep_their_order() -> None:
     logits = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    assert widest(logits, 1).tolist() == [1, 0]
+    assert mean_of_widest_range(logits, 1).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("keep", [1, 3])

@@ -155,7 +155,7 @@ def test_values_have_to_be_known(tmp_path: Path) -> None:
     tie._check_task(case.task)  # `fit` and `audit` know the values
     for use in (lambda: tie.adapt(case.task, case.features), tie._check_ready):
         with pytest.raises(
-            FairTTAError, match=r"has to know the true sensitive .* or TIEStar\(\)"
+            FairTTAError, match=r"needs the true sensitive .* or TIEStar\(\)"
         ):
             use()
     knowing = tie.knowing("s 1")

@@ -64,7 +64,7 @@ def test_the_segment_is_that_of_brute_force(seed: int) -> None:
     chosen = [*{*cut.tolist()}][int(np.argmin(means))]
     mask = np.kron((cut == chosen).reshape(2, 4), np.ones((8, 8)))
     tensors = map(torch.from_numpy, (pixels[None], patches[None], general))
-    (found,) = TTR("bird")._segment(*tensors)  # type: ignore[arg-type]
+    (found,) = TTR("bird")._cut_segments(*tensors)  # type: ignore[arg-type]
     np.testing.assert_allclose(found.numpy(), pixels * mask)
     assert 0 < mask.mean() < 1
 
@@ -74,7 +74,7 @@ def test_the_answer_is_that_of_the_segment() -> None:
     backend: Any = clf._backend
     pixels = backend.preprocess([image])
     general = backend.encode_text(backend.tokenize(["a photo of a bird."]))[0]
-    (kept,) = TTR("bird")._segment(
+    (kept,) = TTR("bird")._cut_segments(
         [pixels[0]], [backend.encode_patches(pixels)[0]], general
     )
     v = backend.encode_pixels(kept[None]).double().numpy()[0]
@@ -97,7 +97,7 @@ def test_one_segment_is_the_whole_image() -> None:
 def test_equal_patches_are_one_segment() -> None:
     pixels = torch.ones(3, 16, 16)
     for sigma in (0.0, 0.72):
-        (kept,) = TTR("bird", sigma=sigma)._segment(
+        (kept,) = TTR("bird", sigma=sigma)._cut_segments(
             [pixels], [torch.ones(4, 5)], torch.ones(5)
         )
         assert torch.equal(kept, pixels)
@@ -105,7 +105,7 @@ def test_equal_patches_are_one_segment() -> None:
 
 def test_more_segments_than_patches() -> None:
     patches = torch.eye(4)
-    (kept,) = TTR("bird", segments=9, sigma=0)._segment(
+    (kept,) = TTR("bird", segments=9, sigma=0)._cut_segments(
         [torch.ones(3, 4, 4)], [patches], -torch.arange(4.0)
     )
     assert (
@@ -123,7 +123,7 @@ def test_a_queue_groups_the_patches_of_several_images(seed: int) -> None:
     _, vectors = np.linalg.eigh(every.T @ every)
     cuts = np.array(best_cut(smoothed(every @ vectors[:, -3:], 0.72), 3)).reshape(2, 4)
     tensors: Any = map(torch.from_numpy, (pixels, patches, general))
-    found = TTR("bird", queue=2)._segment(*tensors)
+    found = TTR("bird", queue=2)._cut_segments(*tensors)
     for image, own, cut, kept in zip(pixels, patches, cuts, found, strict=True):
         means = {
             place: own[cut == place].mean(0) @ general for place in {*cut.tolist()}

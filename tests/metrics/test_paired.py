@@ -173,7 +173,7 @@ def test_several_methods_are_judged_together(seed: int) -> None:
             and metric.intervals
             and isinstance(metric.intervals.change, MaxMinInterval)
         ):
-            together = metric.intervals.change.together(rows, 0.95)
+            together = metric.intervals.change.joint_bounds(rows, 0.95)
             for run, (low, high) in enumerate(together, 1):
                 alone, strict = (
                     metric.intervals.change(rows, 0, run, x)

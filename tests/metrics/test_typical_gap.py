@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import AnswerTable, RateMetric, _blocks, _Moments
+from internals import AnswerTable, RateMetric, _Moments, _rate_blocks
 
 from fair_tta import FairTTAError, audit, compare
 from fair_tta.metrics import Bootstrap
@@ -93,13 +93,13 @@ def test_moments_are_those_of_drawn_rates(seed: int, clusters: int) -> None:
             noise += added.T @ generator.standard_normal((2, many))
             rates.append(mean[:, None] + noise / (n + 2))
         square += np.var(rates, 0, ddof=1)  # twice this, mean over two classes
-    one = _Moments.of([*_blocks(rows, (1,))], 1)
-    change = _Moments.of([*_blocks(rows, (0, 1))], -1, 1)
+    one = _Moments.of(_rate_blocks(rows, (1,)), 1)
+    change = _Moments.of(_rate_blocks(rows, (0, 1)), -1, 1)
     for of, drawn_squares in ((one, square[1]), (change, square[1] - square[0])):
-        variance = of.variance + of.variance_there
+        variance = of.variance + of.gap_variance
         assert variance == pytest.approx(drawn_squares.var(), rel=0.05)
     third = float(np.mean((square[1] - square[1].mean()) ** 3))
-    assert one.third + one.third_there == pytest.approx(third, rel=0.25)
+    assert one.third + one.gap_third == pytest.approx(third, rel=0.25)
 
 
 @st.composite

@@ -48,7 +48,9 @@ def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None
 def test_a_vision_tower_in_another_precision() -> None:
     model, whole = transformers_clip()
     model.vision_model.half()
-    message = r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32: give"
+    message = (
+        r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32"
+    )
     for adapter in (None, Tent()):  # which tunes the tower itself
         with pytest.raises(ModelError, match=message):
             classify(whole, adapter)
@@ -59,7 +61,7 @@ def test_a_vision_tower_in_another_precision() -> None:
 def test_a_text_tower_in_another_precision() -> None:
     model, whole = transformers_clip()
     model.text_model.bfloat16()
-    message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: give all"
+    message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: convert all"
     with pytest.raises(ModelError, match=message):
         classify(whole)
 
@@ -193,7 +195,7 @@ def int8() -> Any:
             made_under_inference_mode,
             "its weights were made under torch.inference_mode: load it",
         ),
-        (int8, "its layers are quantised and give no gradient: load it in float"),
+        (int8, "its layers are quantised and have no gradient: load it in float"),
     ],
 )
 def test_models_without_gradient_are_for_methods_that_need_none(

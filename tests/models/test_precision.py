@@ -176,7 +176,7 @@ def _none(call: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("compiler", "said"),
-    [(_wrong, "gives other features"), (_none, r"fails \(OSError\)")],
+    [(_wrong, "has other features"), (_none, r"fails \(OSError\)")],
 )
 def test_wrong_code_of_a_compiler_is_noticed(
     compiler: Any, said: str, monkeypatch: pytest.MonkeyPatch

@@ -78,7 +78,7 @@ def tower(manner: str) -> TextTower:
 )
 def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
     it: Any = tower(manner)
-    assert it.layer is None
+    assert it.embedding_layer is None
     assert it.encode_text(PROBE).shape == (
         2,
         4,
@@ -99,7 +99,7 @@ def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
 )
 def test_whether_the_tail_may_be_cut_is_found_out(manner: str, cuts: bool) -> None:
     it = tower(manner)
-    assert it.layer is not None
+    assert it.embedding_layer is not None
     assert it.cuts_tail is cuts
     assert torch.allclose(
         it.encode_text(PROBE), it.encode_prompts(PROBE, it.embed_tokens(PROBE.ids))
@@ -146,7 +146,7 @@ def test_a_wrapped_table_is_replaced_as_a_whole(wrapper: type[Wrapped]) -> None:
     embeddings = model.text_model.embeddings
     embeddings.token_embedding = wrapper(embeddings.token_embedding)
     backend = TransformersBackend(model, images, tokenizer)
-    assert isinstance(backend.layer, Wrapped)
+    assert isinstance(backend.embedding_layer, Wrapped)
 
     def own(tokens: Tokens) -> Tensor:
         output = model.get_text_features(tokens.ids, attention_mask=tokens.mask.long())

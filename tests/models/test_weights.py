@@ -326,7 +326,7 @@ def test_hooks_of_one_call_are_no_change() -> None:
     """Or a thread with one view would wait for one that tunes the prompt."""
     model, parts = transformers_clip()
     clf = classifier(parts)
-    layer = clf._backend.layer  # type: ignore[attr-defined]
+    layer = clf._backend.embedding_layer  # type: ignore[attr-defined]
     before = state_of(model)
     during = []
     with layer.register_forward_hook(lambda *_: during.append(state_of(model))):

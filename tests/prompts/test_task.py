@@ -16,39 +16,39 @@ from fair_tta.models import TransformersBackend
 
 
 @pytest.mark.parametrize("name", ["context", "target_features", "sensitive_features"])
-def test_a_thread_that_has_the_model_is_not_kept_from_its_features(
+def test_features_do_not_wait_for_a_thread_that_waits_for_the_model(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """One thread makes features of a task and waits for the model, which another has meanwhile."""
+    """Two tasks of one model: the thread that holds it computes the same features meanwhile."""
     backend = TransformersBackend(*families.seeded(families.clip))
-    one, other = make_task(backend), make_task(backend)
-    taken, asked = Event(), Event()
+    waiting_task = make_task(backend)
+    holding_task = make_task(backend)
+    model_is_held = Event()
+    model_is_wanted = Event()
 
     @contextmanager
-    def watched(of: Any) -> Iterator[Any]:
-        if current_thread() is waits:
-            asked.set()
-        with eval_mode_no_grad(of) as model:
+    def watched_lock(locked: Any) -> Iterator[Any]:
+        if current_thread() is waiting:
+            model_is_wanted.set()
+        with eval_mode_no_grad(locked) as model:
             yield model
 
-    def construct() -> None:
-        taken.wait(10)
-        getattr(one, name)
+    def wait_for_model() -> None:
+        model_is_held.wait(10)
+        getattr(waiting_task, name)
 
-    def predict() -> None:
+    def hold_model() -> None:
         with eval_mode_no_grad(backend):
-            taken.set()
-            asked.wait(10)
-            getattr(other, name)
+            model_is_held.set()
+            model_is_wanted.wait(10)
+            getattr(holding_task, name)
 
-    waits, has = (
-        Thread(target=construct, daemon=True),
-        Thread(target=predict, daemon=True),
-    )
-    monkeypatch.setattr("fair_tta.prompts._task.borrowed", watched)
-    for thread in (has, waits):
+    waiting = Thread(target=wait_for_model, daemon=True)
+    holding = Thread(target=hold_model, daemon=True)
+    monkeypatch.setattr("fair_tta.prompts._task.eval_mode_no_grad", watched_lock)
+    for thread in (holding, waiting):
         thread.start()
-    for thread in (has, waits):
+    for thread in (holding, waiting):
         thread.join(10)
         assert not thread.is_alive()
-    assert asked.is_set()
+    assert model_is_wanted.is_set()

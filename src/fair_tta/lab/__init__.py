@@ -1,6 +1,6 @@
-"""The resumable audit of a folder and the app, from Python; the commands and pages are private.
+"""The resumable audit of a folder, and the app, from Python.
 
-Names are imported on first use: neither needs the other.
+Both are imported on first use: neither needs the other. Everything else here is private.
 """
 
 from importlib import import_module
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_folder", "serve"]
 
-_MODULE = {"audit_folder": "_folder", "serve": "app._server"}
+_MODULES = {"audit_folder": "_folder", "serve": "app._server"}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name not in _MODULE:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The demo: every method on every miniature task, as a table in the terminal and as a page."""
+"""The demo: every method on the miniature tasks, as a table in the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -47,26 +47,35 @@ from fair_tta.models import resolve
 from fair_tta.prediction import Prediction
 
 DEMO_METHODS: dict[str, Adapter] = {
-    "ZeroShot": ZeroShot(),
-    "Zero": Zero(),
-    "TPT": TPT(),
-    "OrthCali": OrthCali(),
-    "FairTPT": FairTPT(),
-    "FairTPT-MO": FairTPTMO(),
-    "FairTPT>>Orth": FairTPT() >> OrthCali(lam=0),
-    "Association": AssociationCorrection(),
-    "LogitBalance": LogitBalance(),
+    "zero-shot": ZeroShot(),
+    "zero": Zero(),
+    "tpt": TPT(),
+    "orthcali": OrthCali(),
+    "fair-tpt": FairTPT(),
+    "fair-tpt-mo": FairTPTMO(),
+    "fair-tpt+orthcali:lam=0": FairTPT() >> OrthCali(lam=0),
+    "association-correction": AssociationCorrection(),
+    "logit-balance": LogitBalance(),
 }
-"""The methods of the paper with its hyper-parameters, and those of this library."""
+"""The paper's methods with its hyper-parameters, and this library's, as on the command line."""
 
-REFERENCE_IMAGES = 300
-REFERENCE_SEED = 3000
-"""What `LogitBalance` is fitted on: drawn from the validation split, never test images."""
+ONE_VIEW_METHODS = {
+    name: adapter for name, adapter in DEMO_METHODS.items() if not adapter.needs.views
+}
+VIEW_METHODS = {
+    name: adapter
+    for name, adapter in DEMO_METHODS.items()
+    if adapter.needs.views or name == "zero-shot"
+}
+"""The methods that use views of an image, and zero-shot to compare them with."""
+
+REFERENCE_IMAGES = 300  # LogitBalance warns below 300
+_REFERENCE_SEED = 3000  # of the validation split, so that no image is a test image
 
 
 @dataclass(frozen=True)
 class Episode:
-    """The answers of one method, as it was fitted, on the images of one seed of one task."""
+    """The predictions of one fitted method on the images of one seed of one task."""
 
     task: MiniatureTask
     seed: int
@@ -78,12 +87,12 @@ class Episode:
 
     @property
     def predictions(self) -> list[Prediction]:
-        """Of each image."""
+        """The prediction of each image."""
         return [row.prediction for row in self.answers]
 
     @property
     def rows(self) -> Iterator[tuple[Record, StoredRow]]:
-        """The answers with the true labels."""
+        """The predictions with the true labels."""
         for drawn, answer in zip(self.images, self.answers, strict=True):
             yield Record(Path(), drawn.target, drawn.sensitive, answer.image), answer
 
@@ -99,79 +108,95 @@ def run_episodes(
     split: WorldSplit = "test",
     progress: Progress = lambda *_: None,
 ) -> Iterator[Episode]:
-    """Every method on every task and seed; an image is drawn and encoded once for all.
+    """Yield the predictions of every method on every task and seed.
 
-    There are so many `images` for each seed. A method that is not fitted is fitted for each task.
-    `"test"` is there to report, `"validation"` to choose.
+    An image is drawn and encoded once for all methods.
+
+    Args:
+        tasks: the tasks.
+        methods: adapters by their names; those that are not fitted are fitted for each task.
+        seeds: the seeds.
+        images: the number of images for each seed.
+        limit: use only the first so many of them.
+        sample: use only so many of them, with each group's share.
+        split: ``"test"`` to report, ``"validation"`` to choose.
+        progress: receives how many images are finished, and how many there are.
     """
     backend = resolve("miniature")  # once for all tasks
-    size = 32 if any(adapter.needs.views for adapter in methods.values()) else 256
-    count = min(number for number in (images, limit, sample) if number is not None)
-    done, total = 0, count * len(seeds) * len(tasks)
+    needs_views = any(adapter.needs.views for adapter in methods.values())
+    unit_size = 32 if needs_views else 256  # images per unit of work
+    n_chosen = min(number for number in (images, limit, sample) if number is not None)
+    total = n_chosen * len(seeds) * len(tasks)
+    n_finished = 0
     for task in tasks:
-        wording = QuestionSpec(task.targets, task.sensitive, task.template)
-        clf = FairTPTClassifier(backend, task.targets, task.sensitive, task.template)
-        provenance = classifier_provenance(clf)
-        reference = task.stream(REFERENCE_SEED, split="validation")
-        few = islice(reference, REFERENCE_IMAGES)  # drawn only if a method needs them
-        fitted, _, _ = fit_on_images(clf, methods, map(_source_of_drawn, few))
-        job = Job(backend, (wording,), tuple(fitted.values()), stores_rows=False)
+        classifier = FairTPTClassifier(
+            backend, task.targets, task.sensitive, task.template
+        )
+        provenance = classifier_provenance(classifier)
+
+        # These images are drawn only if a method needs them
+        reference = task.stream(_REFERENCE_SEED, split="validation")
+        reference_sources = map(_image_source, islice(reference, REFERENCE_IMAGES))
+        fitted, _, _ = fit_on_images(classifier, methods, reference_sources)
+        prompts = QuestionSpec(task.targets, task.sensitive, task.template)
+        job = Job(backend, (prompts,), tuple(fitted.values()), stores_rows=False)
         runner = Runner(job, Local())
-        warm_up = map(_source_of_drawn, task.draw(min(images, 4), 0, split=split))
-        next(runner.run([WorkUnit(tuple(warm_up), 0, job.queries())]))  # is not timed
+
+        # The first images take longer, and are not timed
+        warm_up = map(_image_source, task.draw(min(images, 4), 0, split=split))
+        next(runner.run([WorkUnit(tuple(warm_up), 0, job.queries())]))
         for seed in seeds:
-            drawn, found = [], []
-            some = choose_sample(
-                islice(task.stream(seed, split=split), images), limit, sample, seed,
-                key=lambda one: repr(one.shades),
-                group=lambda one: (one.target, *one.sensitive.values()),
-            )  # fmt: skip
-            for one, rows in runner.stream(
-                some, _source_of_drawn, size=size, seed=seed
+            chosen = choose_sample(
+                islice(task.stream(seed, split=split), images),
+                limit,
+                sample,
+                seed,
+                key=lambda drawn: repr(drawn.shades),
+                group=lambda drawn: (drawn.target, *drawn.sensitive.values()),
+            )
+            drawn_images = []
+            rows_of_images = []
+            for drawn, rows in runner.stream(
+                chosen, _image_source, size=unit_size, seed=seed
             ):
-                assert not isinstance(rows, str)
-                drawn.append(one)
-                found.append(rows)
-                progress(done := done + 1, max(done, total))
-            for place, (name, adapter) in enumerate(fitted.items()):
-                answers = [rows[place] for rows in found]
-                yield Episode(task, seed, name, adapter, provenance, drawn, answers)
+                assert not isinstance(rows, str)  # drawn images can always be read
+                drawn_images.append(drawn)
+                rows_of_images.append(rows)
+                n_finished += 1
+                progress(n_finished, max(n_finished, total))
+            for index, (name, adapter) in enumerate(fitted.items()):
+                answers = [rows[index] for rows in rows_of_images]
+                yield Episode(
+                    task, seed, name, adapter, provenance, drawn_images, answers
+                )
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For a model so small: several threads mostly wait for each other, which takes time too."""
-    before = torch.get_num_threads()
+    """Use one thread: for a model so small, several mostly wait for each other."""
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(n_threads)
 
 
-def _source_of_drawn(drawn: DrawnImage) -> ImageSource:
+def _image_source(drawn: DrawnImage) -> ImageSource:
     file = BytesIO()
     drawn.image.save(file, "PNG", compress_level=0)
     return ImageSource("drawn", file.getvalue())
 
 
-ONE_VIEW_METHODS = {
-    name: adapter for name, adapter in DEMO_METHODS.items() if not adapter.needs.views
-}
-VIEW_METHODS = {
-    name: DEMO_METHODS[name]
-    for name in DEMO_METHODS
-    if name == "ZeroShot" or name not in ONE_VIEW_METHODS
-}
-
-_GALLERY_METHOD = "LogitBalance"  # whose changed answers the report shows
-_GALLERY_IMAGES_PER_TASK = 12  # for each task
+_GALLERY_METHOD = "logit-balance"  # the page shows images whose answer it changed
+_GALLERY_IMAGES_PER_TASK = 12
 _GAP_METRIC = "typical_gap"
 _OTHER_METRICS = {
     "balanced_accuracy": "Bal",
     "accuracy": "Acc",
     "worst_group_accuracy": "WGA",
 }
+_NAME_WIDTH = len("tpt+orthcali:lam=0")  # the longest part between hyphens
 _STYLES = {1: "green", -1: "red", 0: ""}
 
 DEMO_LEGEND = (
@@ -180,25 +205,24 @@ DEMO_LEGEND = (
     "of all groups; Acc: accuracy; WGA: accuracy of the worst group of class and attributes. + "
     "better, - worse than zero-shot: the paired interval, which allows for the number of methods, "
     "excludes 0. Cost: times a zero-shot answer, views included. Methods with 64 views take longer "
-    "and were run on fewer images of birds, which show large changes only. Association is "
-    f"AssociationCorrection. LogitBalance was fitted on {REFERENCE_IMAGES} other images without "
-    "labels."
+    "and were run on fewer images of birds, which show large changes only. logit-balance was "
+    f"fitted on {REFERENCE_IMAGES} other images without labels."
 )
 
 
 def audits_by_task(episodes: Sequence[Episode]) -> dict[str, Audit]:
-    """Return for each task the images of all seeds together, every method beside zero-shot."""
+    """Return an audit per task, of the images of all seeds and of all methods."""
     by_method: dict[tuple[str, str], list[Episode]] = {}
     for episode in episodes:
         by_method.setdefault((episode.task.name, episode.method), []).append(episode)
 
     audits: dict[str, list[Audit]] = {}
-    for (task_name, method), seeds in by_method.items():
+    for (task_name, method), same_method in by_method.items():
         table = AnswerTableBuilder(keep_beliefs=False)
-        for episode in seeds:
+        for episode in same_method:
             for record, row in episode.rows:
                 add_row(table, record, row)
-        first = seeds[0]
+        first = same_method[0]
         audit = audit_rows(
             table,
             method,
@@ -212,44 +236,53 @@ def audits_by_task(episodes: Sequence[Episode]) -> dict[str, Audit]:
 
 
 def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
-    """The typical gap of each run of each audit, its change, accuracies, worst group and cost."""
+    """Return a row per run: typical gap and its change, accuracies, worst group and cost."""
     rows = []
-    for task, audit in audits:
+    for task_name, audit in audits:
         document = audit.document
-        against = {c.run: c for c in document.comparisons}
+        differences = {
+            comparison.run: comparison.adjusted.by_name()
+            for comparison in document.comparisons
+        }
+        zero_shot = document.runs[0]
         for run in document.runs:
-            metrics = run.metrics.by_name()
-            values = {
-                key: Estimate(metrics[key].value, 0)
-                for key in (_GAP_METRIC, *_OTHER_METRICS)
-            }
-            sides = dict.fromkeys(values, 0)
-            change = ""
-            if run.name in against:
-                differences = against[run.name].adjusted.by_name()
-                sides = {key: _side(key, differences[key]) for key in values}
-                change = estimate_text(
-                    differences[_GAP_METRIC], sides[_GAP_METRIC], sign="+"
-                )
-            cells = [
-                task,
-                run.name,
-                f"{document.data.n:,}",
-                estimate_text(values[_GAP_METRIC]),
-            ]
-            beside = [
-                (estimate_text(values[key], sides[key]), sides[key])
-                for key in _OTHER_METRICS
-            ]
             assert run.cost is not None
-            assert document.runs[0].cost is not None
-            multiple = (
-                run.cost.seconds_per_image / document.runs[0].cost.seconds_per_image
-            )
-            first, last = [(cell, 0) for cell in cells], (times(multiple), 0)
-            rows.append([*first, (change, sides[_GAP_METRIC]), *beside, last])
+            assert zero_shot.cost is not None
+            cost = run.cost.seconds_per_image / zero_shot.cost.seconds_per_image
+            cells = [
+                (task_name, 0),
+                (run.name, 0),
+                (f"{document.data.n:,}", 0),
+                *_metric_cells(run.metrics.by_name(), differences.get(run.name)),
+                (times(cost), 0),
+            ]
+            rows.append(cells)
     header = ["task", "method", "n", "gap", "change", *_OTHER_METRICS.values(), "cost"]
     return Overview("Every method on drawn images", header, rows)
+
+
+def _metric_cells(
+    metrics: Mapping[str, Estimate], differences: Mapping[str, Estimate] | None
+) -> list[tuple[str, int]]:
+    """Return texts with their sides: 1 better than zero-shot, -1 worse, 0 neither.
+
+    Args:
+        metrics: the figures of a run.
+        differences: those from zero-shot, None for zero-shot itself.
+    """
+    gap = Estimate(metrics[_GAP_METRIC].value, 0)  # without its interval
+    cells = [(estimate_text(gap), 0)]
+    if differences is None:
+        cells.append(("", 0))
+    else:
+        change = differences[_GAP_METRIC]
+        side = _side(_GAP_METRIC, change)
+        cells.append((estimate_text(change, side, sign="+"), side))
+    for metric in _OTHER_METRICS:
+        side = 0 if differences is None else _side(metric, differences[metric])
+        figure = Estimate(metrics[metric].value, 0)
+        cells.append((estimate_text(figure, side), side))
+    return cells
 
 
 def _side(metric: str, difference: Estimate) -> int:
@@ -258,8 +291,12 @@ def _side(metric: str, difference: Estimate) -> int:
 
 
 def estimate_text(estimate: Estimate, side: int = 0, sign: str = "") -> str:
-    """Return a share in percent with its interval, and whether it is better (1) or worse (-1) than
-    zero-shot's: ``62.5 [48.1, 75.0] +``. Changes have a sign, ``+``.
+    """Return a share in percent with its interval, such as ``62.5 [48.1, 75.0] +``.
+
+    Args:
+        estimate: the share.
+        side: 1 if it is better than zero-shot's, -1 if it is worse.
+        sign: ``+`` to write the sign of changes above 0.
     """
     if estimate.value is None:
         return "n/a"
@@ -269,46 +306,61 @@ def estimate_text(estimate: Estimate, side: int = 0, sign: str = "") -> str:
 
 def terminal_table(table: Overview) -> Group:
     """Return the table for the terminal."""
-    rows = [[Text(text, _STYLES[side]) for text, side in row] for row in table.rows]
-    words = (0, 1) if "task" in table.header else (0,)
-    longest = max(len(method) for method in DEMO_METHODS)
-    return make_table(table.title, table.header, rows, words, name_width=longest)
+    rows = []
+    for row in table.rows:
+        rows.append([Text(text, _STYLES[side]) for text, side in row])
+    name_columns = (0, 1) if "task" in table.header else (0,)
+    return make_table(table.title, table.header, rows, name_columns, _NAME_WIDTH)
 
 
 def changed_answers(episodes: Iterable[Episode], task: str) -> list[GalleryImage]:
-    """Images whose answer LogitBalance changed."""
-    items = []
-    for e in episodes:
-        if (e.task.name, e.method) != (task, _GALLERY_METHOD):
+    """Return images of a task whose answer `LogitBalance` changed."""
+    gallery: list[GalleryImage] = []
+    for episode in episodes:
+        if (episode.task.name, episode.method) != (task, _GALLERY_METHOD):
             continue
-        for drawn, p in zip(e.images, e.predictions, strict=True):
-            if p.flipped:
-                before = max(p.zero_shot, key=p.zero_shot.__getitem__)
-                labels = (
-                    ", ".join(drawn.sensitive.values()),
-                    before,
-                    p.label,
-                    drawn.target,
-                )
-                sure = p.zero_shot[before], p.probabilities[p.label]
-                items.append(GalleryImage(drawn.image, *labels, *sure))
-    return items[:_GALLERY_IMAGES_PER_TASK]
+        for drawn, prediction in zip(episode.images, episode.predictions, strict=True):
+            if not prediction.flipped:
+                continue
+            zero_shot = prediction.zero_shot
+            zero_shot_label = max(zero_shot, key=zero_shot.__getitem__)
+            changed = GalleryImage(
+                drawn.image,
+                caption=", ".join(drawn.sensitive.values()),
+                before=zero_shot_label,
+                after=prediction.label,
+                truth=drawn.target,
+                before_probability=zero_shot[zero_shot_label],
+                after_probability=prediction.probabilities[prediction.label],
+            )
+            gallery.append(changed)
+    return gallery[:_GALLERY_IMAGES_PER_TASK]
 
 
 def demo_page(
     episodes: Sequence[Episode],
     audits: Mapping[str, Audit],
-    with_views: Mapping[str, Audit],
+    view_audits: Mapping[str, Audit],
     table: Overview,
 ) -> str:
-    """The report: a self-contained page; what it begins with is about methods with one view."""
-    parts: list[Any] = [
-        (name, audit, changed_answers(episodes, name)) for name, audit in audits.items()
-    ]
-    for name, audit in with_views.items():
-        parts.append(
-            (f"{name}: methods with views, {audit.document.data.n} images", audit, [])
-        )
-    title = "Every method on drawn images: fair-tta demo"
-    tasks = list(audits.items())
-    return html_many(title, parts, intro=DEMO_LEGEND, overviews=[table], tasks=tasks)
+    """Return the report, a self-contained page.
+
+    Args:
+        episodes: those of the methods with one view.
+        audits: their audits by task, with which the page begins.
+        view_audits: audits of the methods with views.
+        table: the table of all methods.
+    """
+    sections: list[Any] = []
+    for name, audit in audits.items():
+        sections.append((name, audit, changed_answers(episodes, name)))
+    for name, audit in view_audits.items():
+        heading = f"{name}: methods with views, {audit.document.data.n} images"
+        sections.append((heading, audit, []))
+    return html_many(
+        "Every method on drawn images: fair-tta demo",
+        sections,
+        intro=DEMO_LEGEND,
+        overviews=[table],
+        tasks=list(audits.items()),
+    )

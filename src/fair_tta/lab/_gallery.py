@@ -11,16 +11,29 @@ from fair_tta.images._load import load_image
 from fair_tta.lab.report import GalleryImage
 from fair_tta.lab.runs._store import StoredRow
 
-IMAGES_PER_KIND = 2  # images of each class in each group
+IMAGES_PER_KIND = 2
+"""Images of each class in each group that changed, and as many that are wrong."""
 
 MAX_GALLERY_IMAGES = 36
 
-_CHANGED, _WRONG = "changed", "wrong and confident"
-_CONFIDENT_PROBABILITY = 0.8  # probability of a wrong answer
+_CHANGED = "changed"
+_WRONG = "wrong and confident"
+
+# A wrong answer with this probability is confident
+_CONFIDENT_PROBABILITY = 0.8
 
 
 class _Candidate(NamedTuple):
-    """An image with its answers; those of one group differ in their keys and have an order."""
+    """An image with its answers; candidates are ordered by weight, then by key.
+
+    Attributes:
+        weight: the probability of the answer that it is shown for.
+        key: of the image, distinct within a group.
+        record: its path and labels.
+        method: whose answer is shown after that of the reference.
+        before: the answer of the reference and its probability.
+        after: the answer of the method and its probability.
+    """
 
     weight: float
     key: str
@@ -41,47 +54,77 @@ class GroupGallery:
         self._kept: dict[tuple[str, ...], list[_Candidate]] = {}
 
     def add(self, record: Record, rows: Sequence[StoredRow]) -> None:
-        """One more image with the rows of all runs."""
-        before, *others = (
-            (p.label, p.probabilities[p.label]) for p in (r.prediction for r in rows)
-        )
-        for method, after in zip(self._methods[1:], others, strict=True):
+        """Offer one more image with the rows of all runs."""
+        answers = []
+        for row in rows:
+            label = row.prediction.label
+            answers.append((label, row.prediction.probabilities[label]))
+        before = answers[0]
+        for method, after in zip(self._methods[1:], answers[1:], strict=True):
             if after[0] != before[0]:
-                one = _Candidate(after[1], record.key, record, method, before, after)
-                self._offer(_CHANGED, one)
+                self._offer(_CHANGED, after[1], record, method, before, after)
         if before[0] != record.target and before[1] >= _CONFIDENT_PROBABILITY:
-            last, method = [before, *others][-1], self._methods[-1]
-            one = _Candidate(before[1], record.key, record, method, before, last)
-            self._offer(_WRONG, one)
+            method = self._methods[-1]
+            self._offer(_WRONG, before[1], record, method, before, answers[-1])
 
     def images(self) -> list[GalleryImage]:
-        """Those that can be opened, group by group, the first of each before the second of any;
-        none twice with the same answers.
+        """Return images that can be opened, group by group.
+
+        The first of each group and kind is chosen before the second of any, and no image twice
+        with the same answers.
         """
-        ranked = [
-            (rank, kind, " / ".join(group), one)
-            for (kind, *group), kept in self._kept.items()
-            for rank, one in enumerate(kept)
-        ]
-        found: dict[str, dict[tuple[str, str], GalleryImage]] = {}
-        for _, kind, group, one in sorted(ranked, key=lambda candidate: candidate[0]):
-            of_group, place = found.setdefault(group, {}), (one.key, one.method)
-            if place in of_group or sum(map(len, found.values())) == MAX_GALLERY_IMAGES:
+        ranked = []
+        for (kind, *group), candidates in self._kept.items():
+            for rank, candidate in enumerate(candidates):
+                ranked.append((rank, kind, " / ".join(group), candidate))
+        ranked.sort(key=lambda item: item[0])
+
+        images_by_group: dict[str, list[GalleryImage]] = {}
+        shown: set[tuple[str, str, str]] = set()
+        for _, kind, group_name, candidate in ranked:
+            images = images_by_group.setdefault(group_name, [])
+            identity = (group_name, candidate.key, candidate.method)
+            if identity in shown or len(shown) == MAX_GALLERY_IMAGES:
                 continue
             try:
-                image = load_image(one.record.path)
+                image = load_image(candidate.record.path)
             except ImageError:
                 continue
-            of, first = one.method, self._methods[0]
-            if kind == _WRONG and of != first:
-                of = f"{first}; after: {of}"
-            caption = f"{kind} ({of}), {one.key}"
-            (was, p), (now, q) = one.before, one.after
-            truth = one.record.target
-            of_group[place] = GalleryImage(image, caption, was, now, truth, p, q, group)
-        return [image for images in found.values() for image in images.values()]
+            shown.add(identity)
+            gallery_image = GalleryImage(
+                image,
+                self._caption(kind, candidate),
+                candidate.before[0],
+                candidate.after[0],
+                candidate.record.target,
+                candidate.before[1],
+                candidate.after[1],
+                group_name,
+            )
+            images.append(gallery_image)
+        return [image for images in images_by_group.values() for image in images]
 
-    def _offer(self, kind: str, one: _Candidate) -> None:
-        kept = self._kept.setdefault((kind, *one.record.group), [])
-        if all(other.key != one.key for other in kept):
-            kept[:] = sorted([*kept, one], reverse=True)[:IMAGES_PER_KIND]
+    def _caption(self, kind: str, candidate: _Candidate) -> str:
+        method = candidate.method
+        reference = self._methods[0]
+        if kind == _WRONG and method != reference:
+            method = f"{reference}; after: {method}"
+        return f"{kind} ({method}), {candidate.key}"
+
+    def _offer(
+        self,
+        kind: str,
+        weight: float,
+        record: Record,
+        method: str,
+        before: tuple[str, float],
+        after: tuple[str, float],
+    ) -> None:
+        """Keep an image if it is among the best of its kind and group, and not there already."""
+        candidates = self._kept.setdefault((kind, *record.group), [])
+        if any(candidate.key == record.key for candidate in candidates):
+            return
+        candidate = _Candidate(weight, record.key, record, method, before, after)
+        candidates.append(candidate)
+        candidates.sort(key=lambda kept: (kept.weight, kept.key), reverse=True)
+        del candidates[IMAGES_PER_KIND:]

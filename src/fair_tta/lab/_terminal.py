@@ -1,7 +1,7 @@
 """Text, tables and progress for the terminal.
 
-Names of files, classes and columns are chosen by others: `show` and `make_table` print every text,
-and neither brackets nor escape sequences in it mean anything.
+Users choose the names of files, classes and columns: `print_text` and `make_table` print any text,
+and neither brackets nor escape sequences in it have a meaning.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ from fair_tta._io import printable, printable_lines
 if TYPE_CHECKING:
     from fair_tta.lab.runs._reference import OpenEndedProgress
 
-_NAME_WIDTH = (
-    12  # "association-": beside it five figures with intervals fit into 80 columns
-)
-_FILE_WIDTH = 160  # of a table of paths that goes to a file, which has no width
-_SECONDS_BETWEEN_LINES = 5.0  # of progress in a log
-_SECONDS_OF_RATE = 120.0  # over which a rate is measured: one batch may take a minute
+# Columns: "association-" fits, and five figures with intervals beside it into 80
+_NAME_WIDTH = 12
+
+# Columns of a table of paths that goes to a file, which has no width
+_FILE_WIDTH = 160
+
+# Seconds between lines of progress in a log
+_SECONDS_BETWEEN_LINES = 5.0
+
+# Seconds over which a rate is measured: one batch may take a minute
+_SECONDS_OF_RATE = 120.0
 
 
 def print_text(
@@ -51,7 +56,7 @@ def print_text(
     indent: int = 0,
     bold: str = "",
 ) -> None:
-    """Print lines, in a `style` and what matches `bold` in bold."""
+    """Print lines in a `style`; what matches the expression `bold` is bold."""
     console = Console(stderr=stderr, soft_wrap=not wrap)
     line = Text(printable_lines(text), style)
     if bold:
@@ -60,7 +65,7 @@ def print_text(
 
 
 def print_rich_table(table: Table | Group) -> None:
-    """Print a table; one that takes all the room has more of it in a file than in a terminal."""
+    """Print a table; one that takes all the room is wider in a file than in a terminal."""
     console = Console()
     if isinstance(table, Table) and table.expand and not console.is_terminal:
         console.width = max(console.width, _FILE_WIDTH)
@@ -115,19 +120,23 @@ def _broken(cell: Text | str, name_width: int | None) -> Text:
 
 
 @contextmanager
-def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], OpenEndedProgress]]:
+def progress_bars(
+    is_wanted: bool | None,
+) -> Iterator[Callable[[str], OpenEndedProgress]]:
     """Yield a function that makes a progress bar on stderr, by what it counts.
 
     A bar is updated with how many are finished, and of how many. In a log it is a line now and
-    then, if `wanted`; None shows bars on terminals only.
+    then, if `is_wanted`; None shows bars on terminals only.
     """
     is_terminal = sys.stderr.isatty()
-    if not (is_terminal if wanted is None else wanted):
+    if is_wanted is None:
+        is_wanted = is_terminal
+    if not is_wanted:
         yield lambda unit: lambda done, total: None
         return
     with make_progress(Console(stderr=True), is_terminal) as progress:
 
-        def counting(unit: str) -> OpenEndedProgress:
+        def add_bar(unit: str) -> OpenEndedProgress:
             task = progress.add_task(unit, total=None, visible=False)
             log = None if is_terminal else _ProgressLog(progress.tasks[-1])
 
@@ -138,7 +147,7 @@ def progress_bars(wanted: bool | None) -> Iterator[Callable[[str], OpenEndedProg
 
             return update
 
-        yield counting
+        yield add_bar
 
 
 def make_progress(console: Console, is_terminal: bool) -> Progress:
@@ -153,14 +162,15 @@ def make_progress(console: Console, is_terminal: bool) -> Progress:
         speed_estimate_period=_SECONDS_OF_RATE,
         transient=True,
         expand=True,
-        redirect_stdout=sys.stdout.isatty(),  # what is printed there stays above the bars
+        # What is printed there stays above the bars
+        redirect_stdout=sys.stdout.isatty(),
         get_time=time.monotonic,
         disable=not is_terminal,
     )
 
 
 class _RateColumn(ProgressColumn):
-    """The number finished in a second."""
+    """A column of how many are finished in a second."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.speed is None else f"{task.speed:.2f}/s")

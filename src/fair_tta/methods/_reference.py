@@ -21,7 +21,7 @@ from fair_tta._io import write_atomically
 from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError
 from fair_tta.images._vision import probe_image
-from fair_tta.models._loading import model_name
+from fair_tta.models._loading import backend_name
 from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import sees_images
 from fair_tta.prompts._task import Task
@@ -72,7 +72,7 @@ class TaskIdentity:
                     unit_features(task.backend.encode_images([probe_image()]))
                 )
         rows = torch.cat(features).to("cpu", torch.float32)
-        return cls(model_name(task.backend), task.scale, prompts, rows)
+        return cls(backend_name(task.backend), task.scale, prompts, rows)
 
     def check(self, task: Task, what: str) -> None:
         """Raise unless a task has the same prompts and the same model.

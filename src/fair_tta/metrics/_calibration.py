@@ -122,7 +122,7 @@ def estimate_calibration_change(
         draws = normal @ root
         noise = np.concatenate([draws, -draws]).T.reshape(2, _BINS, -1)
         mean_over_bins = ExtremeChange.of_absolutes(mean_errors, noise)
-        return mean_over_bins.ends((1 - bootstrap.level) / 2)
+        return mean_over_bins.bounds((1 - bootstrap.level) / 2)
 
     low, high = bounds_with(None)
     if clusters is not None:

@@ -159,7 +159,7 @@ def _estimate_gap(
     if not withheld and not np.isnan(value):
         error = (1 - level) / 2
         low, high = at_least_unclustered(
-            table, lambda images: gap_of(images).ends(error)
+            table, lambda images: gap_of(images).bounds(error)
         )
     sizes = table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE)
     reason = withheld or missing_groups_note(sizes)

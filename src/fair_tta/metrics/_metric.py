@@ -132,7 +132,7 @@ def max_min_intervals(
         run: another interval of one run.
     """
     change = MaxMinInterval(forms, sign)
-    return Intervals(run or partial(extreme_bounds, forms), change, change.together)
+    return Intervals(run or partial(extreme_bounds, forms), change, change.joint_bounds)
 
 
 @dataclass(frozen=True)

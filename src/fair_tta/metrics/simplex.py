@@ -1,4 +1,4 @@
-"""How far a probability vector moved, and what follows for its leading entry.
+"""Distances between probability vectors, and their bounds for the leading entry.
 
 The three statements, and how far a short step goes, are those of the paper's appendix B. The
 leading entry is the first of the largest ones.
@@ -59,7 +59,7 @@ def collapse_distance(p: Tensor) -> Tensor:
 def step_distance(
     gradients: Tensor, loss_gradient: Tensor, rate: Tensor | float
 ) -> Tensor:
-    """How far a short step against the gradient of a loss moves a vector: ``[...]``.
+    """Return by how much a short step down a loss moves a vector: ``[...]``.
 
     ``d(p(t), p(t - rate g)) ~ rate / 2 sum_i |<g, dp_i/dt>|`` with g the gradient of the loss:
     `distance` to first order in the rate, as in the last formula of appendix B, so only where

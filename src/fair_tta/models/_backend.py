@@ -1,4 +1,4 @@
-"""What the rest of the library needs from a CLIP model, as a protocol."""
+"""The protocol of CLIP models that the rest of the library relies on."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Tokens:
     mask: Tensor
 
     def repeat(self, times: int) -> Tokens:
-        """All sentences over and over again."""
+        """Return all sentences, one copy of the list after another."""
         return Tokens(self.ids.repeat(times, 1), self.mask.repeat(times, 1))
 
     def row(self, index: int) -> list[int]:
-        """The ids of one sentence without padding."""
+        """Return the ids of one sentence without padding."""
         ids: list[int] = self.ids[index][self.mask[index]].tolist()
         return ids
 
@@ -42,15 +42,15 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call the model in messages."""
+        """Name of the model in messages."""
 
     @property
     def device(self) -> torch.device:
-        """Where features come out and where tokens are expected."""
+        """Device of features and tokens."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of token embeddings."""
+        """Dtype of token embeddings."""
 
     @property
     def scale(self) -> float:
@@ -63,16 +63,16 @@ class Backend(Protocol):
         """Tokenise whole sentences. Raises `PromptError` if one is too long for the model."""
 
     def embed_tokens(self, ids: Tensor) -> Tensor:
-        """Token embeddings, before positions are added: ``[..., length] -> [..., length, width]``.
+        """Return token embeddings before positions: ``[..., length] -> [..., length, width]``.
 
         Raises `TowerError` if the text tower does not let embeddings be replaced.
         """
 
     def encode_text(self, tokens: Tokens) -> Tensor:
-        """The model's own text features: ``[prompts, dim]``."""
+        """Return the model's own text features: ``[prompts, dim]``."""
 
     def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        """Text features when `embeddings` stand in for those of `tokens.ids`: ``[prompts, dim]``.
+        """Return features ``[prompts, dim]`` of `embeddings` instead of those of `tokens.ids`.
 
         Differentiable in `embeddings`, which has the shape ``[prompts, length, width]``.
         """

@@ -1,4 +1,4 @@
-"""Find out what kind of model an object or a string is, and load it."""
+"""From an object or a string to a backend: its kind, its processor, its device and dtype."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._open_clip import OpenClipBackend
 from fair_tta.models._stored_text import refuse_images, sees_images
 from fair_tta.models._transformers import TransformersBackend, is_text_tower
+from fair_tta.models._vision_tower import features_resemble
 
 
 def model_origin(backend: Any) -> str:
-    """Hub id of a model, or the name of its folder; empty if it is not known."""
-    path = _path(backend)
+    """Return the hub id of a model, or the name of its folder; empty if it is not known."""
+    path = _name_or_path(backend)
     if not os.path.isdir(path) and not os.path.isabs(path):
         return path
     return "miniature" if Path(path) == FOLDER else Path(path).resolve().name
 
 
-def model_name(backend: Any) -> str:
-    """The name of a backend."""
-    name, path = str(backend.name), _path(backend)
+def backend_name(backend: Any) -> str:
+    """Return the name of a backend, with its origin in place of a path of this machine."""
+    path = _name_or_path(backend)
+    name = str(backend.name)
     return name.replace(path, model_origin(backend)) if path else name
 
 
-def _path(backend: Any) -> str:
+def _name_or_path(backend: Any) -> str:
     return str(getattr(getattr(backend, "model", None), "name_or_path", None) or "")
 
 
@@ -53,15 +55,17 @@ _ACCEPTED = (
     "model), a text tower (with its tokenizer as `processor=`), or an object that satisfies "
     "fair_tta.extend.Backend"
 )
-_CLIP_VOCABULARY = 49408
-_MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
+_CLIP_VOCABULARY_SIZE = 49408  # of open_clip's `SimpleTokenizer`
+_BACKEND_MEMBERS = [name for name in vars(Backend) if not name.startswith("_")]
 
 
 def resolve(model: Any, processor: Any = None) -> Backend:
-    """Make a `Backend` of whatever the user has; see `_ACCEPTED`."""
+    """Return a `Backend` for any model that the user has; see `_ACCEPTED`."""
     backend = _resolve(model, processor)
-    takes_one = isinstance(backend, TransformersBackend) or not sees_images(backend)
-    if processor is not None and not takes_one:
+    uses_processor = isinstance(backend, TransformersBackend) or not sees_images(
+        backend
+    )
+    if processor is not None and not uses_processor:
         raise ModelError(
             "`processor` goes with a transformers model only.", argument="processor"
         )
@@ -73,11 +77,12 @@ def _resolve(model: Any, processor: Any) -> Backend:
         with eval_mode_lock():
             return _from_string(str(model), processor)
     if isinstance(model, tuple | list):
-        return _from_tuple(tuple(map(_unwrapped, model)))
+        return _from_tuple(tuple(_unwrapped(part) for part in model))
     model = _unwrapped(model)
-    # isinstance of Python 3.12 does not see what __getattr__ gives
+    # `isinstance` of Python 3.12 does not see attributes that come from __getattr__.
+    is_class = isinstance(model, type)
     missing = [
-        name for name in _MEMBERS if isinstance(model, type) or not hasattr(model, name)
+        name for name in _BACKEND_MEMBERS if is_class or not hasattr(model, name)
     ]
     if not missing:
         backend: Backend = model
@@ -85,16 +90,13 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if getattr(model, "task", None) == "zero-shot-image-classification":
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
-    if (
-        isinstance(model, nn.Module)
-        and hasattr(model, "config")
-        and hasattr(model, "dtype")
-    ):
-        return _from_transformers(model, processor)
-    if isinstance(model, nn.Module) and hasattr(model, "encode_image"):
-        return _from_open_clip(model)
-    if isinstance(model, nn.Module) and callable(processor):  # a text tower
-        return OpenClipBackend(model, refuse_images, processor)
+    if isinstance(model, nn.Module):
+        if hasattr(model, "config") and hasattr(model, "dtype"):
+            return _from_transformers(model, processor)
+        if hasattr(model, "encode_image"):
+            return _from_open_clip(model)
+        if callable(processor):  # the tokenizer of a text tower
+            return OpenClipBackend(model, refuse_images, processor)
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
@@ -102,7 +104,8 @@ def _resolve(model: Any, processor: Any) -> Backend:
             argument="model",
         )
     raise ModelError(
-        f"`model` should be {_ACCEPTED} (got {_describe(model)}).", argument="model"
+        f"`model` should be {_ACCEPTED} (got {_full_class_name(model)}).",
+        argument="model",
     )
 
 
@@ -111,32 +114,31 @@ def _from_string(name: str, processor: Any) -> Backend:
         name = str(FOLDER)
     if name.startswith("open_clip:"):
         return load_open_clip_string(name.removeprefix("open_clip:"))
-    files = Path(name).glob("*config.json") if os.path.isdir(name) else ()
-    configs = [file.name for file in files]
-    if configs == ["open_clip_config.json"]:
-        return load_open_clip_string(f"local-dir:{name}")
+    if os.path.isdir(name):
+        configs = [file.name for file in Path(name).glob("*config.json")]
+        if configs == ["open_clip_config.json"]:
+            return load_open_clip_string(f"local-dir:{name}")
     import transformers
 
     try:
         folder, revision = find_model_files(name)
         check_folder(name, folder)
-        source: Any = loading_options(revision)
-        config = transformers.AutoConfig.from_pretrained(name, **source)
-        blip = "BlipForImageTextRetrieval" in (
-            getattr(config, "architectures", None) or ()
-        )
-        kind: Any = (
-            transformers.BlipForImageTextRetrieval if blip else transformers.AutoModel
-        )
-        model, report = kind.from_pretrained(
-            name, weights_only=True, output_loading_info=True, **source
+        options: Any = loading_options(revision)
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        # `AutoModel` would load BLIP without its projections.
+        architectures = getattr(config, "architectures", None) or ()
+        model_class: Any = transformers.AutoModel
+        if "BlipForImageTextRetrieval" in architectures:
+            model_class = transformers.BlipForImageTextRetrieval
+        model, report = model_class.from_pretrained(
+            name, weights_only=True, output_loading_info=True, **options
         )
     except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
         raise ModelError(
             f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
-            f"model, write 'open_clip:NAME/TAG'.{suggest_name(name, _models_here(name))}",
+            f"model, write 'open_clip:NAME/TAG'.{suggest_name(name, _local_models(name))}",
             argument="model",
         ) from error
     if report["missing_keys"]:
@@ -145,23 +147,20 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"{min(report['missing_keys'])!r}.",
             argument="model",
         )
-    return _from_transformers(
-        model.eval(), processor or _load_processor(name, revision)
-    )
+    processor = processor or _load_processor(name, revision)
+    return _from_transformers(model.eval(), processor)
 
 
-def _models_here(name: str) -> list[str]:
-    """Models that are there: the embedded one, folders beside it, those of the hub's cache."""
+def _local_models(name: str) -> list[str]:
+    """Return models to suggest: the embedded one, folders of this machine, the hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    beside: list[str] = []
+    models = ["miniature"]
     with suppress(OSError, ValueError):  # too long a name, or a null character
-        beside = [str(folder) for folder in Path(name).parent.glob("*/")]
-    cached = [
-        folder.name[8:].replace("--", "/")
-        for folder in Path(HF_HUB_CACHE).glob("models--*")
-    ]
-    return ["miniature", *beside, *cached]
+        models += [str(folder) for folder in Path(name).parent.glob("*/")]
+    for folder in Path(HF_HUB_CACHE).glob("models--*"):
+        models.append(folder.name.removeprefix("models--").replace("--", "/"))
+    return models
 
 
 def _from_tuple(parts: tuple[Any, ...]) -> Backend:
@@ -173,13 +172,12 @@ def _from_tuple(parts: tuple[Any, ...]) -> Backend:
             return OpenClipBackend(model, preprocess, tokenizer)
         raise ModelError(
             "`model=(model, preprocess, tokenizer)` should end with the tokenizer, as of "
-            f"open_clip.get_tokenizer(name) (got {_describe(tokenizer)}).",
+            f"open_clip.get_tokenizer(name) (got {_full_class_name(tokenizer)}).",
             argument="model",
         )
+    classes = ", ".join(_full_class_name(part) for part in parts)
     raise ModelError(
-        f"`model` should be {_ACCEPTED} (got a tuple of "
-        f"{', '.join(_describe(part) for part in parts)}).",
-        argument="model",
+        f"`model` should be {_ACCEPTED} (got a tuple of {classes}).", argument="model"
     )
 
 
@@ -203,7 +201,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     if not callable(image_processor) or not callable(tokenizer):
         raise ModelError(
             "`processor` should be a transformers processor with image_processor and tokenizer, "
-            f"or (image_processor, tokenizer) (got {_describe(processor)}).",
+            f"or (image_processor, tokenizer) (got {_full_class_name(processor)}).",
             argument="processor",
         )
     if hasattr(image_processor, "to_dict"):
@@ -212,16 +210,16 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
 
 
 def _load_processor(name: str, revision: str | None = None) -> Any:
-    """The processor of a model; without a revision its files are checked first."""
+    """Return the processor of a model; without a revision its files are checked first."""
     import transformers
 
     try:
         if revision is None:
             folder, revision = find_model_files(name)
             check_folder(name, folder, is_model=False)
-        source: Any = loading_options(revision)
+        options: Any = loading_options(revision)
         with eval_mode_lock():
-            return transformers.AutoProcessor.from_pretrained(name, **source)
+            return transformers.AutoProcessor.from_pretrained(name, **options)
     except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
@@ -238,8 +236,9 @@ def _from_open_clip(model: Any) -> Backend:
 
     settings = getattr(model.visual, "preprocess_cfg", None)
     text = getattr(model, "text", model)
-    is_clip = getattr(text, "vocab_size", None) == _CLIP_VOCABULARY
-    if settings is None or not is_clip or not hasattr(text, "token_embedding"):
+    has_vocabulary = getattr(text, "vocab_size", None) == _CLIP_VOCABULARY_SIZE
+    is_clip = has_vocabulary and hasattr(text, "token_embedding")
+    if settings is None or not is_clip:
         raise ModelError(
             "this open_clip model does not state its preprocessing and its tokenizer: pass "
             "`model=(model, preprocess, open_clip.get_tokenizer(name))`.",
@@ -251,20 +250,21 @@ def _from_open_clip(model: Any) -> Backend:
 
 
 def _unwrapped(model: Any) -> Any:
-    """What `torch.compile` and `DataParallel` wrap."""
+    """Return the model inside the wrappers of `torch.compile` and `DataParallel`."""
     model = getattr(model, "_orig_mod", model)
     return model.module if isinstance(model, nn.DataParallel) else model
 
 
-def _describe(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__name__}"
+def _full_class_name(instance: Any) -> str:
+    return f"{type(instance).__module__}.{type(instance).__name__}"
 
 
 _DTYPES = {
-    name: getattr(torch, name) for name in ("float32", "float16", "bfloat16", "float64")
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
 }
-
-_AS_GOOD_AS_SAME = 0.02  # of the length of features: half precision differs by less
 
 
 def load(
@@ -274,49 +274,48 @@ def load(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Backend:
-    """`resolve`, where and as it is wanted; see `FairTPTClassifier`."""
-    for name, value in (("device", device), ("dtype", dtype)):
-        if value is not None and not isinstance(model, str | Path):
+    """Return `resolve(model)` on a device and in a dtype; see `FairTPTClassifier`."""
+    is_loaded = isinstance(model, str | Path)
+    for name, argument in (("device", device), ("dtype", dtype)):
+        if argument is not None and not is_loaded:
             raise FairTTAError(
-                f"`{name}` goes with a model that is loaded from a string. An object stays as it "
-                f"is: move it yourself, as in model.to({str(value)!r}) (got {name}={value!r} and a "
-                f"{type(model).__name__}).",
+                f"`{name}` goes with a model that is loaded from a string. An object is used as "
+                f"it is: move it yourself, as in model.to({str(argument)!r}) (got "
+                f"{name}={argument!r} and a {type(model).__name__}).",
                 argument=name,
             )
-    where = None if device is None else find_device(device)
-    what = None if dtype is None else find_dtype(dtype, where)
+    torch_device = None if device is None else find_device(device)
+    torch_dtype = None if dtype is None else find_dtype(dtype, torch_device)
     backend = resolve(model, processor)
-    if where is not None or what is not None:
-        move(backend, where, what)
+    if torch_device is not None or torch_dtype is not None:
+        move(backend, torch_device, torch_dtype)
     return backend
 
 
 def with_compiled_vision(backend: Backend) -> Backend:
-    """The same model with its vision tower compiled.
+    """Return the same model with its vision tower compiled.
 
     Some compilers make wrong code for some processors, or none, so an image goes through both
-    first; if they differ, warn and return the model as it was.
+    towers first; if they differ, warn and return the model unchanged.
     """
-    make = getattr(backend, "with_compiled_vision", None)
-    if make is None:
+    compile_vision = getattr(backend, "with_compiled_vision", None)
+    if compile_vision is None:
         raise FairTTAError(
             f"`compile_vision` needs a model of transformers or open_clip ({backend.name} is a "
             "user-defined backend): compile its vision tower yourself.",
             argument="compile_vision",
         )
-    compiled: Backend = make()
+    compiled: Backend = compile_vision()
     image = [Image.linear_gradient("L").convert("RGB")]
-    own, result = backend.encode_images(image).float(), "gives other features"
+    expected = backend.encode_images(image).float()
     try:
-        other = compiled.encode_images(image).float()
-        if (
-            other - own
-        ).norm() <= _AS_GOOD_AS_SAME * own.norm():  # not if anything is NaN
+        if features_resemble(compiled.encode_images(image).float(), expected):
             return compiled
-    except Exception as error:  # of a compiler: of any kind
-        result = f"fails ({type(error).__name__})"
+        problem = "has other features"
+    except Exception as error:  # compilers raise errors of any class
+        problem = f"fails ({type(error).__name__})"
     warnings.warn(
-        f"torch.compile (torch {torch.__version__}) {result} on this machine: the vision tower "
+        f"torch.compile (torch {torch.__version__}) {problem} on this machine: the vision tower "
         "stays as it is.",
         stacklevel=3,
     )
@@ -326,18 +325,18 @@ def with_compiled_vision(backend: Backend) -> Backend:
 def move(
     backend: Backend, device: torch.device | None, dtype: torch.dtype | None = None
 ) -> None:
-    """Move a model; its single numbers, such as the temperature, keep their precision."""
+    """Move a model; its scalars, such as the temperature, keep their precision."""
     model = getattr(backend, "model", None)
     if not isinstance(model, nn.Module):
         raise FairTTAError(
-            f"`device` and `dtype` need a model of torch to move ({backend.name} shows none).",
+            f"`device` and `dtype` need a model of torch to move ({backend.name} has none).",
             argument="device",
         )
-    numbers = [(p, p.detach().clone()) for p in model.parameters() if p.ndim == 0]
+    scalars = [(p, p.detach().clone()) for p in model.parameters() if p.ndim == 0]
     try:
         model.to(device=device, dtype=dtype)
-        for parameter, value in numbers:
-            parameter.data = value.to(parameter.device)
+        for parameter, original in scalars:
+            parameter.data = original.to(parameter.device)
     except (RuntimeError, AssertionError, TypeError, ImportError) as error:
         raise FairTTAError(
             f"`device` {str(device)!r} cannot be used: {error}", argument="device"
@@ -345,17 +344,15 @@ def move(
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """The device of a name; of "auto" the accelerator of this machine, or its CPU."""
+    """Return the device of a name; "auto" is the accelerator of this machine, or its CPU."""
     if device == "auto":
-        found = (
-            torch.accelerator.current_accelerator()
-            if torch.accelerator.is_available()
-            else None
-        )
-        return torch.device("cpu") if found is None else found
+        accelerator = None
+        if torch.accelerator.is_available():
+            accelerator = torch.accelerator.current_accelerator()
+        return accelerator or torch.device("cpu")
     try:
-        found = torch.device(device)
-        if found.type == "meta":
+        torch_device = torch.device(device)
+        if torch_device.type == "meta":
             raise TypeError("it holds no numbers")
     except (RuntimeError, TypeError) as error:
         raise FairTTAError(
@@ -363,23 +360,24 @@ def find_device(device: str | torch.device) -> torch.device:
             "or another device of torch.",
             argument="device",
         ) from error
-    return found
+    return torch_device
 
 
 def find_dtype(dtype: str | torch.dtype, device: torch.device | None) -> torch.dtype:
-    """The dtype of a name; of "auto" bfloat16 on accelerators that have it, else float16.
+    """Return the dtype of a name.
 
-    On a CPU "auto" is float32: few are faster in less.
+    "auto" is bfloat16 on accelerators that support it, otherwise float16. On a CPU it is float32:
+    few are faster in half precision.
     """
     if dtype == "auto":
         if device is None or device.type == "cpu":
             return torch.float32
         has_bfloat16 = device.type != "cuda" or torch.cuda.is_bf16_supported(False)
         return torch.bfloat16 if has_bfloat16 else torch.float16
-    found: torch.dtype | None = _DTYPES.get(str(dtype).removeprefix("torch."))
-    if found is not None:
-        return found
-    raise FairTTAError(
-        f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r}).",
-        argument="dtype",
-    )
+    name = str(dtype).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise FairTTAError(
+            f"`dtype` should be 'auto', {', '.join(map(repr, _DTYPES))} (got {dtype!r}).",
+            argument="dtype",
+        )
+    return _DTYPES[name]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fair_tta.errors import ModelError, TowerError
 
 
-class _Block(NamedTuple):
+class _OpenBlock(NamedTuple):
     """A `with` block of `eval_mode_lock` that has not ended."""
 
     thread: int
@@ -32,7 +32,7 @@ class _Users:
 
     def __init__(self) -> None:
         self.lock = RLock()  # held in exclusive blocks
-        self.blocks: dict[object, _Block] = {}
+        self.blocks: dict[object, _OpenBlock] = {}
         self.training: list[nn.Module] = []
 
     def has_this_thread(self, exclusive: bool = False) -> bool:
@@ -48,7 +48,7 @@ class _Users:
         """Begin a block; the first one of a thread sets the model to eval mode."""
         with _registry_lock:
             is_nested = self.has_this_thread()
-            self.blocks[key] = _Block(get_ident(), exclusive)
+            self.blocks[key] = _OpenBlock(get_ident(), exclusive)
             if is_nested:
                 return
             training = [part for part in _modules(module) if part.training]

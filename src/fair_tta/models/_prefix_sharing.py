@@ -1,13 +1,13 @@
-"""Prompts that begin alike share the work on what they have in common.
+"""Shared work on the common beginnings of prompts.
 
 In a causal text tower a token sees only those before it, so the hidden states of "a photo of a"
 are the same in every prompt that begins so, as long as the context is the same. Prompts are laid
 out as a tree, each distinct beginning once, and the tower's blocks run on the nodes of the tree
-with a mask that lets a node see the nodes above it. Positions are added before the blocks and the
-prompt is read off after them, by the model itself, on ordinary prompts.
+with a mask that lets a node see the nodes above it. Before the blocks the model itself adds
+positions to ordinary prompts, and after them it reads features off ordinary prompts.
 
-Which layers are the blocks is found out by looking at a call, and whether the result is right by
-comparing features. A tower that does not play along runs as always.
+Which layers are the blocks is found by watching a call, and whether the result is right by
+comparing features. A tower for which this fails runs as always.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from torch import Tensor, nn
 
 from fair_tta.models._backend import Tokens
 
-_MASKS = {"attn_mask": (), "attention_mask": (1, 1)}
-"""What blocks call their mask, and the dimensions it has before ``[length, length]``."""
-_CAUSAL = "causal_attention_mask"
-"""A second mask, which blocks of transformers 4 add to theirs."""
+# Names of the mask of a block, with the dimensions that it has before [length, length].
+_MASK_DIMENSIONS = {"attn_mask": (), "attention_mask": (1, 1)}
+# A second mask, which blocks of transformers 4 add to theirs.
+_CAUSAL_MASK = "causal_attention_mask"
 
 
 def _states(output: Any) -> Any:
-    """The hidden states that a block gives: by themselves, or as the first of several things."""
+    """Return the hidden states in the output of a block, which may be the first of a tuple."""
     return output[0] if isinstance(output, tuple) and output else output
 
 
 @dataclass(frozen=True)
 class PromptTree:
-    """Prompts as ways from the root of a tree, a node for each distinct beginning.
+    """Prompts as paths from the root of a tree, which has a node for each distinct beginning.
 
     Attributes:
         paths: ``[prompts, length]``, the node of each token; padding has that of the last token.
-        first: ``[nodes]``, the first token of each node, counted row by row.
-        mask: ``[nodes, nodes]``, 0 where the second is on the way to the first, else -infinity.
+        first: ``[nodes]``, the first token of each node, as an index into the flattened prompts.
+        mask: ``[nodes, nodes]``, 0 where the second is on the path to the first, else -infinity.
     """
 
     paths: Tensor
@@ -50,32 +50,31 @@ class PromptTree:
 
     @classmethod
     def from_tokens(cls, tokens: Tokens, slots: Tensor) -> PromptTree:
-        """The tree of prompts in which equal ids in equal slots stand for equal vectors."""
-        nodes: dict[tuple[int, int, int], int] = {}
-        first: list[int] = []
-        ways: list[list[int]] = []
-        paths = []
+        """Return the tree of prompts in which equal ids in equal slots stand for equal vectors."""
         length = tokens.ids.shape[1]
-        rows = zip(
+        nodes: dict[tuple[int, int, int], int] = {}  # by parent, token and slot
+        first: list[int] = []
+        paths: list[list[int]] = []
+        paths_to_nodes: list[list[int]] = []
+        prompts = zip(
             tokens.ids.tolist(), slots.tolist(), tokens.mask.tolist(), strict=True
         )
-        for row, columns in enumerate(rows):
+        for row, prompt in enumerate(prompts):
             path: list[int] = []
-            for column, (token, slot, is_real) in enumerate(zip(*columns, strict=True)):
-                last = path[-1] if path else -1
-                node = (
-                    nodes.setdefault((last, token, slot), len(nodes))
-                    if is_real
-                    else last
-                )
+            for column, (token, slot, is_real) in enumerate(zip(*prompt, strict=True)):
+                node = path[-1] if path else -1
+                if is_real:
+                    node = nodes.setdefault((node, token, slot), len(nodes))
                 path.append(node)
-                if node == len(first):
+                is_new = node == len(first)
+                if is_new:
                     first.append(row * length + column)
-                    ways.append(path.copy())
+                    paths_to_nodes.append(path.copy())
             paths.append(path)
+
         mask = torch.full((len(first), len(first)), -torch.inf, device="cpu")
-        for node, way in enumerate(ways):
-            mask[node, way] = 0
+        for node, path in enumerate(paths_to_nodes):
+            mask[node, path] = 0
         device = tokens.ids.device
         return cls(
             torch.tensor(paths, device=device),
@@ -87,46 +86,53 @@ class PromptTree:
 class Sharing:
     """The blocks of a text tower, to be run on trees of prompts.
 
-    Blocks are layers that `caller` calls one after another with hidden states and a mask, which
-    they call `mask`; they are looked at anew each time, as some may be exchanged.
+    Args:
+        blocks: layers that `caller` calls one after another with hidden states and a mask. They
+            are looked up in each call, as some may be exchanged.
+        mask_name: the parameter of a block that is the mask.
+        caller: the module that runs the blocks.
     """
 
-    def __init__(self, blocks: nn.ModuleList, mask: str, caller: nn.Module) -> None:
+    def __init__(
+        self, blocks: nn.ModuleList, mask_name: str, caller: nn.Module
+    ) -> None:
         self._blocks = blocks
         self._caller = caller
-        self._mask = mask
-        self._names = [*inspect.signature(blocks[0].forward).parameters]
+        self._mask_name = mask_name
+        self._parameter_names = list(inspect.signature(blocks[0].forward).parameters)
 
     @property
     def is_recomputed(self) -> bool:
-        """Whether blocks run once more on the way back, where they would not know of the tree.
+        """True if blocks run again in the backward pass, where they would not know of the tree.
 
-        So open_clip's `set_grad_checkpointing` asks for it; transformers does so in training only.
+        open_clip's `set_grad_checkpointing` asks for it; transformers does it in training only.
         """
         return bool(getattr(self._caller, "grad_checkpointing", False))
 
     @contextmanager
     def on(self, tree: PromptTree) -> Iterator[None]:
-        """While it lasts, the tower takes the prompts of the tree, all of them once or more."""
-        mask = tree.mask.reshape(*_MASKS[self._mask], *tree.mask.shape)
+        """Run the blocks on a tree; the tower then takes all its prompts, once or more."""
+        mask = tree.mask.reshape(*_MASK_DIMENSIONS[self._mask_name], *tree.mask.shape)
         blocks = list(self._blocks)
 
         def enter(block: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-            given = {**dict(zip(self._names, args, strict=False)), **kwargs}
-            states = given.pop(self._names[0])
+            arguments = dict(zip(self._parameter_names, args, strict=False)) | kwargs
+            states = arguments.pop(self._parameter_names[0])
+            # The first block gets the states of nodes instead of those of all tokens.
             if block is blocks[0]:
                 states = states.reshape(-1, tree.paths.numel(), states.shape[-1])
                 states = states.index_select(1, tree.first)
-            given |= {
-                name: None for name in given if name == _CAUSAL
-            }  # ours says it already
-            return (states,), {**given, self._mask: mask.to(states)}
+            if _CAUSAL_MASK in arguments:  # the mask of the tree is causal already
+                arguments[_CAUSAL_MASK] = None
+            arguments[self._mask_name] = mask.to(states)
+            return (states,), arguments
 
         def leave(_block: nn.Module, _args: Any, output: Any) -> Any:
+            # After the last block each token has the states of its node.
             states = _states(output)
-            along = states.index_select(1, tree.paths.flatten())
-            along = along.reshape(-1, tree.paths.shape[1], states.shape[-1])
-            return along if isinstance(output, Tensor) else (along, *output[1:])
+            expanded = states.index_select(1, tree.paths.flatten())
+            expanded = expanded.reshape(-1, tree.paths.shape[1], states.shape[-1])
+            return expanded if isinstance(output, Tensor) else (expanded, *output[1:])
 
         with ExitStack() as hooks:
             for block in blocks:
@@ -140,27 +146,40 @@ class Sharing:
 def find_sharing(
     root: nn.Module, call: Callable[[], object], shape: torch.Size
 ) -> Sharing | None:
-    """The blocks among the layers of a model; `call` runs its text tower on prompts of `shape`."""
-    order: list[nn.Module] = []
+    """Return the blocks of a text tower, which `call` runs on prompts of this shape.
+
+    They are a list of layers that are called in order, each once, from hidden states to hidden
+    states.
+    """
+    called: list[nn.Module] = []
+
+    def is_states(output: Any) -> bool:
+        return isinstance(output, Tensor) and output.shape[:-1] == shape
 
     def watch(module: nn.Module, args: Any, output: Any) -> None:
-        states = args[0] if args else None
-        if all(
-            isinstance(x, Tensor) and x.shape[:-1] == shape
-            for x in (states, _states(output))
-        ):
-            order.append(module)
+        if args and is_states(args[0]) and is_states(_states(output)):
+            called.append(module)
 
-    lists = [module for module in root.modules() if isinstance(module, nn.ModuleList)]
+    module_lists = [m for m in root.modules() if isinstance(m, nn.ModuleList)]
+    listed_layers: set[nn.Module] = set()
+    for module_list in module_lists:
+        listed_layers.update(module_list)
     with ExitStack() as hooks:
-        for layer in {layer for one in lists for layer in one}:
+        for layer in listed_layers:
             hooks.enter_context(layer.register_forward_hook(watch))
         call()
-    for one in lists:
-        blocks = list(one)
-        if blocks and [layer for layer in order if layer in set(blocks)] == blocks:
-            names = inspect.signature(blocks[0].forward).parameters
-            mask = next((name for name in _MASKS if name in names), None)
-            caller = next((m for m in root.modules() if one in m.children()), root)
-            return None if mask is None else Sharing(one, mask, caller)
+    for module_list in module_lists:
+        blocks = list(module_list)
+        if blocks and [layer for layer in called if layer in set(blocks)] == blocks:
+            return _sharing_of(module_list, root)
     return None
+
+
+def _sharing_of(module_list: nn.ModuleList, root: nn.Module) -> Sharing | None:
+    """Return None if the blocks have no mask that is known."""
+    names = inspect.signature(module_list[0].forward).parameters
+    mask_name = next((name for name in _MASK_DIMENSIONS if name in names), None)
+    if mask_name is None:
+        return None
+    callers = (module for module in root.modules() if module_list in module.children())
+    return Sharing(module_list, mask_name, next(callers, root))

@@ -1,4 +1,4 @@
-"""Text features that the user has already, in place of a model."""
+"""Text features that the user has already, instead of a model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fair_tta.models._backend import Tokens
 
 
 def sees_images(backend: object) -> bool:
-    """Whether a model has a vision tower; all but text towers and tables of text features have."""
+    """Return whether a model has a vision tower, unlike text towers and stored text features."""
     return getattr(backend, "sees_images", True)
 
 
 def refuse_images(*_: object, **__: object) -> NoReturn:
-    """Refuse images."""
+    """Raise `ModelError`, as an image encoder that does not exist."""
     raise ModelError(
         "there is no image encoder here: pass the features of the images, Features(array)."
     )
 
 
 def refuse_missing_scale(name: str) -> NoReturn:
-    """Refuse a text tower that does not know its temperature."""
+    """Raise `ModelError` for a text tower that does not know its temperature."""
     raise ModelError(
         f"{name} has no logit scale: pass `scale`, exp(logit_scale) of the whole model."
     )
@@ -47,21 +47,21 @@ class TextTable:
 
     def __init__(self, features: Mapping[str, Any], scale: float) -> None:
         if not isinstance(features, Mapping) or not features:
+            is_mapping = isinstance(features, Mapping)
+            received = "none" if is_mapping else type(features).__name__
             raise FairTTAError(
-                "`text_features` should be {prompt: vector} (got "
-                f"{'none' if isinstance(features, Mapping) else type(features).__name__}).",
+                f"`text_features` should be {{prompt: vector}} (got {received}).",
                 argument="text_features",
             )
         self._rows = {sentence: row for row, sentence in enumerate(features)}
         self.scale = scale
-        self.model = nn.Module()  # by which its content is known
-        given = [_as_tensor(sentence, values) for sentence, values in features.items()]
-        kinds = {each.dtype for each in given if each.dtype.is_floating_point}
-        self.dtype = least_precise_dtype(torch.float32, *kinds)
-        vectors = [
-            _vector(sentence, each)
-            for sentence, each in zip(features, given, strict=True)
-        ]
+        self.model = nn.Module()  # its buffer identifies the content of this table
+        tensors = {text: _as_tensor(text, values) for text, values in features.items()}
+        dtypes = {tensor.dtype for tensor in tensors.values()}
+        floating = [dtype for dtype in dtypes if dtype.is_floating_point]
+        self.dtype = least_precise_dtype(torch.float32, *floating)
+
+        vectors = [_check_vector(text, tensor) for text, tensor in tensors.items()]
         sizes = sorted({len(vector) for vector in vectors})
         if len(sizes) > 1:
             raise FairTTAError(
@@ -73,26 +73,28 @@ class TextTable:
 
     @property
     def device(self) -> torch.device:
-        """Where the table is."""
+        """Device of the table."""
         device: torch.device = self._features.device
         return device
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Rows of sentences, ``[sentences, 1]``."""
+        """Return the row of each sentence, ``[sentences, 1]``."""
         missing = [text for text in texts if text not in self._rows]
         if missing:
-            near = get_close_matches(missing[0], self._rows, 3, 0)
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            listed = ", ".join(repr(text) for text in missing[:5])
+            if len(missing) > 5:
+                listed += f" and {len(missing) - 5} more"
+            nearest = get_close_matches(missing[0], self._rows, n=3, cutoff=0)
             raise PromptError(
-                f"`text_features` should have the prompts {', '.join(map(repr, missing[:5]))}{more}"
-                f" (nearest to the first: {', '.join(map(repr, near))}).",
+                f"`text_features` should have the prompts {listed} (nearest to the first: "
+                f"{', '.join(map(repr, nearest))}).",
                 argument="text_features",
             )
         ids = torch.tensor([[self._rows[text]] for text in texts], device=self.device)
         return Tokens(ids, torch.ones_like(ids, dtype=torch.bool))
 
     def encode_text(self, tokens: Tokens) -> Tensor:
-        """The rows, ``[sentences, dim]``."""
+        """Return the features, ``[sentences, dim]``."""
         features: Tensor = self._features[tokens.ids[:, 0]]
         return features
 
@@ -110,7 +112,7 @@ class TextTable:
 def _as_tensor(sentence: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values.detach()
-    # numbers in half precision keep their dtype, which tells how many digits they have
+    # Half precision keeps its dtype, from which the rounding of the features is known.
     is_half = isinstance(values, np.ndarray) and values.dtype == np.float16
     try:
         return torch.as_tensor(np.array(values, np.float16 if is_half else np.float32))
@@ -121,7 +123,8 @@ def _as_tensor(sentence: str, values: Any) -> Tensor:
         ) from error
 
 
-def _vector(sentence: str, values: Tensor) -> Tensor:
+def _check_vector(sentence: str, values: Tensor) -> Tensor:
+    """Return a vector in float32 on the CPU; raise `FairTTAError` if it is not usable."""
     vector = values.to("cpu", torch.float32)
     if vector.ndim != 1 or not bool(vector.isfinite().all() and vector.any()):
         raise FairTTAError(

@@ -36,16 +36,23 @@ T = TypeVar("T")
 TOKENS_AT_ONCE = 1024
 """Tokens that run through the text tower at once when a gradient is wanted: bounds memory."""
 
-# Times as many tokens fit into that memory when no graph is kept for a gradient.
-_MORE_WITHOUT_GRADIENT = 8
+MORE_WITHOUT_GRADIENT = 8
+"""Times as many tokens fit into that memory when no graph is kept for a gradient."""
 
 # Prompts that share their beginnings run as one sequence. Each of them makes the attention of all
 # longer, so that from some number on sharing costs more than it saves.
 _MAX_PROMPTS_TOGETHER = 64
 
 
-class _Block(NamedTuple):
-    """Some prompts in some episodes, and the slices of both that they are."""
+class PromptBlock(NamedTuple):
+    """Some prompts under the contexts of some episodes, small enough for one pass.
+
+    Attributes:
+        prompts: the prompts.
+        context: ``[episodes, vectors, width]``.
+        episodes: which of all episodes these are.
+        rows: which of all prompts these are.
+    """
 
     prompts: PromptSet
     context: Tensor
@@ -259,7 +266,7 @@ class Task:
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Return features of prompts from the model's own call, not normalised."""
-        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        tokens_at_once = MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
         rows = max(1, tokens_at_once // prompts.tokens.ids.shape[1])
         with eval_mode_no_grad(self.backend):
             return torch.cat(
@@ -292,7 +299,7 @@ class Task:
 
         ``[episodes, vectors, width] -> [episodes, prompts, dim]``
         """
-        tokens_at_once = _MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
+        tokens_at_once = MORE_WITHOUT_GRADIENT * TOKENS_AT_ONCE
         features = []
         with torch.no_grad():
             for blocks in self._blocks(prompts, context, tokens_at_once):
@@ -325,7 +332,7 @@ class Task:
 
     def _blocks(
         self, prompts: PromptSet, context: Tensor, tokens: int
-    ) -> list[list[_Block]]:
+    ) -> list[list[PromptBlock]]:
         """Cut episodes x prompts into blocks of about `tokens` tokens, listed by episodes.
 
         A block has several episodes only if it has all prompts.
@@ -339,7 +346,7 @@ class Task:
             blocks_of_episodes = []
             for i, part in enumerate(parts):
                 rows = slice(i * prompts_at_once, (i + 1) * prompts_at_once)
-                block = _Block(part, context[episodes], episodes, rows)
+                block = PromptBlock(part, context[episodes], episodes, rows)
                 blocks_of_episodes.append(block)
             blocks.append(blocks_of_episodes)
         return blocks

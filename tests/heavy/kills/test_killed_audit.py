@@ -79,7 +79,7 @@ def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate()
     assert process.returncode == 130, (finished, count_rows(out), stderr)
-    assert "rows are finished. The same command goes on from there." in stderr
+    assert "rows are finished. The same command resumes from there." in stderr
     assert "Traceback" not in stderr
     assert finished < count_rows(out) < 2 * COUNT
     # all in processes alike, so that rows have the same bits

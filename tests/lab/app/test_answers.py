@@ -11,18 +11,18 @@ import pytest
 from internals import (
     ADAPTERS,
     Classifiers,
-    Fields,
+    FormFields,
     answers_html,
     certificate,
     chosen_methods,
     content_generator,
     draw_examples,
     draw_folder,
-    fields_of,
     fit_on_folder,
+    form_fields_of,
     kept_views,
     sandboxed,
-    why_not,
+    why_unusable,
 )
 
 from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
@@ -34,7 +34,7 @@ from fair_tta.miniature import BIRDS
 @pytest.fixture(scope="module")
 def birds() -> FairTPTClassifier:
     classifiers = Classifiers(views=8)
-    return classifiers.of(fields_of(BIRDS))
+    return classifiers.get(form_fields_of(BIRDS))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_every_method_answers(
     birds: FairTPTClassifier, picture: str, tmp_path: Path
 ) -> None:
     draw_folder(tmp_path, BIRDS, 12)
-    usable = [name for name in ADAPTERS if not why_not(name)]
+    usable = [name for name in ADAPTERS if not why_unusable(name)]
     methods = fit_on_folder(birds, chosen_methods(usable), tmp_path).adapters
     html = answers_html(birds, methods, picture)
     assert re.findall(r'data-method="([^"]+)"', html) == usable
@@ -72,7 +72,7 @@ def test_html_shows_what_predict_says(birds: FairTPTClassifier, picture: str) ->
 
 
 def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> None:
-    plain = Classifiers(views=4).of(Fields("water bird, land bird"))
+    plain = Classifiers(views=4).get(FormFields("water bird, land bird"))
     html = answers_html(
         plain, chosen_methods(["zero-shot", "fair-tpt", "umfc"]), picture
     )
@@ -83,8 +83,8 @@ def test_what_a_method_needs_is_told_beside_what_others_answer(picture: str) -> 
 
 def test_names_are_text_and_not_markup(picture: str) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    hostile = Classifiers(views=4).of(
-        Fields(f"{evil.replace('=', chr(92) + '=')}\ncat")
+    hostile = Classifiers(views=4).get(
+        FormFields(f"{evil.replace('=', chr(92) + '=')}\ncat")
     )
     html = answers_html(hostile, chosen_methods(["zero"]), picture)
     assert "<img src=x" not in html
@@ -116,13 +116,13 @@ def test_kept_views_are_those_with_the_most_certain_answers(
     )
     p = log_p.exp()[0].numpy()
     entropy = -(p * np.log(p)).sum(1)
-    assert [view.place for view in kept] == np.argsort(entropy, kind="stable")[
+    assert [view.number for view in kept] == np.argsort(entropy, kind="stable")[
         :4
     ].tolist()
     for view in kept:
-        assert np.array_equal(np.asarray(view.image), rendered[view.place])
-        assert view.probability == pytest.approx(p[view.place].max(), abs=1e-6)
-        assert view.label == birds.targets[p[view.place].argmax()]
+        assert np.array_equal(np.asarray(view.image), rendered[view.number])
+        assert view.probability == pytest.approx(p[view.number].max(), abs=1e-6)
+        assert view.label == birds.targets[p[view.number].argmax()]
     assert kept_views(birds, OrthCali(), image, prediction) == []
 
 
@@ -154,5 +154,5 @@ def test_examples_are_of_every_world_and_of_different_groups(tmp_path: Path) -> 
     assert len(set(examples.values())) == 3
     assert len({Path(path).read_bytes() for path in examples}) == len(examples) == 13
     path, fields = next(iter(examples.items()))
-    clf = Classifiers(views=4).of(fields).with_adapter("association-correction")
+    clf = Classifiers(views=4).get(fields).with_adapter("association-correction")
     assert clf.predict(path).flipped, "the first one shows a change"

@@ -142,9 +142,9 @@ def test_what_is_left_of_an_upload_goes_when_none_is_received(tmp_path: Path) ->
     (uploads / "hash").mkdir(parents=True)
 
     async def torn(scope: Scope, receive: Receive, send: Send) -> None:
-        (uploads / f"tmp{mine._receiving}").write_bytes(b"x")
+        (uploads / f"tmp{mine._n_receiving}").write_bytes(b"x")
         (uploads / "hash" / "whole.png").write_bytes(b"x")
-        if mine._receiving == 1:
+        if mine._n_receiving == 1:
             with pytest.raises(ConnectionError):
                 await mine(dict(scope), receive, send)  # another, in the meantime
             assert {p.name for p in uploads.iterdir()} == {"hash", "tmp1", "tmp2"}

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from internals import UploadLimits, header, read_limits
+from internals import UploadLimits, read_header, read_limits
 
 from fair_tta import FairTTAError
 
@@ -32,20 +32,20 @@ def test_fields_and_names_have_an_end() -> None:
 def test_tables_have_an_end(tmp_path: Path) -> None:
     limits, file = UploadLimits(rows=3, columns=2), tmp_path / "labels.csv"
     file.write_text("file,class\na.png,x\nb.png,y\nc.png,x\n")
-    assert header(file, limits) == ["file", "class"]
+    assert read_header(file, limits) == ["file", "class"]
     file.write_text("file,class\n" + "a.png,x\n" * 4)
     with pytest.raises(
         FairTTAError, match=re.escape("should have at most 3 rows (got 4 or more)")
     ):
-        header(file, limits)
+        read_header(file, limits)
     file.write_text("file,class,place\n")
     with pytest.raises(
         FairTTAError, match=re.escape("should have at most 2 columns (got 3)")
     ):
-        header(file, limits)
+        read_header(file, limits)
     file.write_bytes(b"PK\3\4 a spreadsheet")
     with pytest.raises(FairTTAError, match="should be text: save the table as CSV"):
-        header(file, limits)
+        read_header(file, limits)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from internals import guarded, note, without_folders
+from internals import alert_html, guarded, without_folders
 
 from fair_tta import FairTTAError
 
@@ -21,7 +21,9 @@ def test_errors_of_the_library_are_shown_with_the_names_of_fields() -> None:
     text = failing(
         FairTTAError("`targets` should name at least two values (got ['<b>']).")
     )
-    assert text == note("`Classes` should name at least two values (got ['<b>']).")
+    assert text == alert_html(
+        "`Classes` should name at least two values (got ['<b>'])."
+    )
     assert "<b>" not in text
     assert 'role="alert"' in text
 

@@ -1,4 +1,4 @@
-"""Fields become classifiers, few of which are kept; methods are names and nothing else."""
+"""FormFields become classifiers, few of which are kept; methods are names and nothing else."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import pytest
 from internals import (
     ADAPTERS,
-    MOST_CLASSIFIERS,
+    MAX_CLASSIFIERS,
     TASKS,
     Classifiers,
-    Fields,
+    FormFields,
     UploadLimits,
     chosen_methods,
-    fields_of,
-    why_not,
+    form_fields_of,
+    why_unusable,
 )
 
 from fair_tta import FairTTAError, ZeroShot
@@ -29,51 +29,51 @@ def classifiers() -> Classifiers:
 def test_fields_of_drawn_worlds_ask_what_the_worlds_ask(
     name: str, classifiers: Classifiers
 ) -> None:
-    task, asked = TASKS[name], classifiers.of(fields_of(TASKS[name]))._task
+    task, asked = TASKS[name], classifiers.get(form_fields_of(TASKS[name]))._task
     assert dict(asked.targets) == task.targets
     assert {a: dict(names) for a, names in asked.sensitive.items()} == task.sensitive
     assert asked.templates.sentences["joint"] == task.template
 
 
 def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> None:
-    first = classifiers.of(Fields("cat, dog", "day, night"))
-    assert classifiers.of(Fields("cat\ndog", "day\nnight", " ")) is first
-    assert first._backend is classifiers.of(Fields("cat, dog"))._backend
+    first = classifiers.get(FormFields("cat, dog", "day, night"))
+    assert classifiers.get(FormFields("cat\ndog", "day\nnight", " ")) is first
+    assert first._backend is classifiers.get(FormFields("cat, dog"))._backend
     assert isinstance(first.adapter, ZeroShot)
-    for place in range(MOST_CLASSIFIERS):
-        classifiers.of(Fields(f"cat, dog {place}"))
-        assert classifiers._made.cache_info().currsize <= MOST_CLASSIFIERS
-    assert classifiers.of(Fields("cat, dog", "day, night")) is not first
+    for place in range(MAX_CLASSIFIERS):
+        classifiers.get(FormFields(f"cat, dog {place}"))
+        assert classifiers._cached.cache_info().currsize <= MAX_CLASSIFIERS
+    assert classifiers.get(FormFields("cat, dog", "day, night")) is not first
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (Fields(""), "`targets`"),
-        (Fields("cat"), "at least two"),
-        (Fields("cat, dog", "day"), "at least two"),
-        (Fields("cat, dog", "", "no slots"), "slot"),
-        (Fields("a,b,c,d,e,f,g"), "`Classes` should have at most 6 names (got 7)"),
+        (FormFields(""), "`targets`"),
+        (FormFields("cat"), "at least two"),
+        (FormFields("cat, dog", "day"), "at least two"),
+        (FormFields("cat, dog", "", "no slots"), "slot"),
+        (FormFields("a,b,c,d,e,f,g"), "`Classes` should have at most 6 names (got 7)"),
         (
-            Fields("a, b", "c,d,e,f,g,h,i"),
+            FormFields("a, b", "c,d,e,f,g,h,i"),
             "`What should not matter` should have at most 6 names",
         ),
         (
-            Fields("a, b", "", "x" * 20_000),
+            FormFields("a, b", "", "x" * 20_000),
             "`Sentence` should have at most 10,000 characters",
         ),
-        (Fields("x" * 20_000), "`Classes` should have at most 10,000 characters"),
+        (FormFields("x" * 20_000), "`Classes` should have at most 10,000 characters"),
         (
-            Fields("a, b", "x" * 20_000),
+            FormFields("a, b", "x" * 20_000),
             "`What should not matter` should have at most 10,000",
         ),
     ],
 )
 def test_what_cannot_be_asked_is_told(
-    fields: Fields, message: str, classifiers: Classifiers
+    fields: FormFields, message: str, classifiers: Classifiers
 ) -> None:
     with pytest.raises(FairTTAError, match=re.escape(message)):
-        classifiers.of(fields)
+        classifiers.get(fields)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_methods_come_with_defaults_in_the_order_asked_for() -> None:
 
 
 def test_what_cannot_be_used_here_has_a_reason() -> None:
-    unusable = {name for name in ADAPTERS if why_not(name)}
+    unusable = {name for name in ADAPTERS if why_unusable(name)}
     assert unusable == {"bend-vlm", "tie", "ttr", "sem", "balanced-head"}
     for name in unusable:
         with pytest.raises(FairTTAError, match=f"^{name} cannot be used here: it"):

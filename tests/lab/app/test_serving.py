@@ -15,7 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from internals import AppContext, UploadLimits, guessed, is_embedded, private_folder
+from internals import (
+    AppContext,
+    UploadLimits,
+    guess_columns,
+    is_embedded_model,
+    private_folder,
+)
 from internals import server_module as serving
 from typer.testing import CliRunner
 
@@ -311,10 +317,10 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
 def test_columns_are_guessed_where_one_is_left(
     columns: list[str], found: object
 ) -> None:
-    assert guessed(columns) == found
+    assert guess_columns(columns) == found
 
 
 def test_the_embedded_model_is_known_by_its_name() -> None:
-    assert is_embedded("miniature")
-    assert is_embedded(FOLDER)
-    assert not is_embedded("openai/clip-vit-base-patch32")
+    assert is_embedded_model("miniature")
+    assert is_embedded_model(FOLDER)
+    assert not is_embedded_model("openai/clip-vit-base-patch32")

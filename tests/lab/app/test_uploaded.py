@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from internals import (
     Classifiers,
-    Fields,
+    FormFields,
     UploadedFile,
     audit_uploads,
     chosen_methods,
     draw_folder,
     examine_uploads,
-    fields_of,
+    form_fields_of,
     staged_reference,
 )
 
@@ -52,7 +52,7 @@ def drawn(tmp_path: Path) -> tuple[list[UploadedFile], str]:
 def test_an_examination_is_that_of_the_classifier(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
-    classifier = classifiers.of(fields_of(BIRDS))
+    classifier = classifiers.get(form_fields_of(BIRDS))
     methods = chosen_methods(["zero-shot", "orthcali"])
     told: list[tuple[int, int]] = []
     page, document = examine_uploads(
@@ -87,7 +87,11 @@ def test_uploads_that_are_deleted_meanwhile_are_examined(
             Path(file.path).unlink(missing_ok=True)
 
     page, _ = examine_uploads(
-        classifiers.of(fields_of(BIRDS)), {}, files, tmp_path / "out", progress=delete
+        classifiers.get(form_fields_of(BIRDS)),
+        {},
+        files,
+        tmp_path / "out",
+        progress=delete,
     )
     assert "could not be used" not in page.read_text("utf-8")
     left = sorted(p.name for p in (tmp_path / "out").iterdir())
@@ -99,7 +103,7 @@ def test_methods_are_fitted_on_uploaded_images(
     classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
 ) -> None:
     classifier, methods = (
-        classifiers.of(fields_of(BIRDS)),
+        classifiers.get(form_fields_of(BIRDS)),
         chosen_methods(["logit-balance"]),
     )
     files, reference = drawn[0][:6], drawn[0][6:]
@@ -125,7 +129,7 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
     bad.write_bytes(b"nonsense")
     files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
-    classifier = classifiers.of(fields_of(BIRDS))
+    classifier = classifiers.get(form_fields_of(BIRDS))
     page, _, problems = examine_uploads(classifier, {}, files, tmp_path / "out")
     text = page.read_text("utf-8")
     assert "7 of 19 images could not be used." in text
@@ -140,7 +144,7 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     assert "<b>0" not in page.read_text("utf-8")
     with pytest.raises(FairTTAError, match="no image could be used: cannot read"):
         examine_uploads(
-            classifiers.of(fields_of(BIRDS)), {}, files[-1:], tmp_path / "none"
+            classifiers.get(form_fields_of(BIRDS)), {}, files[-1:], tmp_path / "none"
         )
 
 
@@ -148,7 +152,9 @@ def test_an_examination_needs_an_attribute(
     classifiers: Classifiers, tmp_path: Path
 ) -> None:
     with pytest.raises(FairTTAError, match="`sensitive` should name at least two"):
-        examine_uploads(classifiers.of(Fields("cat, dog")), {}, [], tmp_path / "out")
+        examine_uploads(
+            classifiers.get(FormFields("cat, dog")), {}, [], tmp_path / "out"
+        )
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
@@ -160,7 +166,7 @@ def test_an_audit_has_the_figures_of_an_audit(
         chosen_methods(["zero-shot", "orthcali"]),
         drawn[0],
         labels(tmp_path / "out", drawn[1]),
-        fields_of(BIRDS),
+        form_fields_of(BIRDS),
         tmp_path / "out",
         notes=["A note."],
     )
@@ -174,7 +180,7 @@ def test_an_audit_has_the_figures_of_an_audit(
     assert "<img" not in files[0].read_text("utf-8")
     audit = Audit.load(files[1])
     pictures = BIRDS.draw(12)
-    direct = classifiers.of(fields_of(BIRDS)).audit(
+    direct = classifiers.get(form_fields_of(BIRDS)).audit(
         [f.path for f in drawn[0]],
         [p.target for p in pictures],
         {"background": [p.sensitive["background"] for p in pictures]},
@@ -195,7 +201,7 @@ def test_drawn_images_are_enough_for_a_verdict(
         chosen_methods(["zero-shot", "association-correction"]),
         [UploadedFile(path, Path(path).name) for path in paths],
         labels(tmp_path / "out", file, sensitive=("colour",)),
-        fields_of(BADGES),
+        form_fields_of(BADGES),
         tmp_path / "out",
     )
     (comparison,) = Audit.load(files[1]).document.comparisons
@@ -215,7 +221,7 @@ def test_labels_are_used_by_methods_that_need_them_and_images_shown_if_asked(
         chosen_methods(["zero-shot", "balanced-head"], has_labels=True),
         [UploadedFile(path, Path(path).name) for path in paths],
         labels(tmp_path / "out", file, sensitive=("colour",)),
-        fields_of(BADGES),
+        form_fields_of(BADGES),
         tmp_path / "out",
         embed_images=True,
     )
@@ -240,7 +246,7 @@ def test_a_run_ends_where_its_progress_is_told_to_stop(
     methods = chosen_methods(["zero-shot"])
     with pytest.raises(Cancelled):
         examine_uploads(
-            classifiers.of(fields_of(BIRDS)),
+            classifiers.get(form_fields_of(BIRDS)),
             {},
             drawn[0],
             tmp_path / "a",
@@ -253,7 +259,7 @@ def test_a_run_ends_where_its_progress_is_told_to_stop(
             methods,
             drawn[0],
             found,
-            Fields(""),
+            FormFields(""),
             tmp_path / "b",
             progress=stop,
         )
@@ -266,7 +272,7 @@ def test_names_come_from_the_columns_if_none_are_written(
 ) -> None:
     out = tmp_path / "out"
     methods, found = chosen_methods(["zero-shot"]), labels(out, drawn[1])
-    files = audit_uploads(classifiers, methods, drawn[0], found, Fields(""), out)
+    files = audit_uploads(classifiers, methods, drawn[0], found, FormFields(""), out)
     origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
     assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
     assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}
@@ -286,7 +292,7 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
         chosen_methods(["zero-shot"]),
         drawn[0],
         labels(tmp_path / "out", str(evil)),
-        fields_of(BIRDS),
+        form_fields_of(BIRDS),
         tmp_path / "out",
     )
     assert rows(files[3]) == 12
@@ -298,21 +304,21 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
 @pytest.mark.parametrize(
     ("columns", "fields", "message"),
     [
-        (("", ("background",)), Fields(""), "choose the column of classes"),
-        (("class", ()), Fields(""), "choose the column of classes"),
-        (("klass", ("background",)), Fields(""), "lacks ['klass']"),
-        (("class", ("class",)), Fields(""), "columns should differ"),
+        (("", ("background",)), FormFields(""), "choose the column of classes"),
+        (("class", ()), FormFields(""), "choose the column of classes"),
+        (("klass", ("background",)), FormFields(""), "lacks ['klass']"),
+        (("class", ("class",)), FormFields(""), "columns should differ"),
         (
             ("class", ("background",)),
-            Fields("", "time: day, night"),
-            "attributes are the sensitive columns",
+            FormFields("", "time: day, night"),
+            "attributes should be sensitive columns",
         ),
-        (("class", ("background",)), Fields("cat"), "at least two"),
+        (("class", ("background",)), FormFields("cat"), "at least two"),
     ],
 )
 def test_what_cannot_be_audited_is_told(
     columns: tuple[str, tuple[str, ...]],
-    fields: Fields,
+    fields: FormFields,
     message: str,
     classifiers: Classifiers,
     drawn: tuple[list[UploadedFile], str],
@@ -328,7 +334,9 @@ def test_a_column_needs_two_values(
 ) -> None:
     one = tmp_path / "one.csv"
     one.write_text("file,class,background\nbirds-000.png,water bird,water\n")
-    message = "column 'class' should hold at least two different values (it holds ['water bird'])"
+    message = "column 'class' should contain at least two different values (got ['water bird'])"
     with pytest.raises(FairTTAError, match=re.escape(message)):
         found = labels(tmp_path / "out", str(one))
-        audit_uploads(classifiers, {}, drawn[0], found, Fields(""), tmp_path / "out")
+        audit_uploads(
+            classifiers, {}, drawn[0], found, FormFields(""), tmp_path / "out"
+        )

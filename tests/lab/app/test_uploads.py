@@ -16,9 +16,9 @@ from internals import (
     ProblemKind,
     UploadedFile,
     UploadLimits,
-    header,
-    images_among,
+    only_images,
     plain_name,
+    read_header,
     read_uploaded,
     stage,
     usual_column,
@@ -139,7 +139,7 @@ def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) ->
 
 def test_other_files_of_a_folder_are_not_images() -> None:
     names = ["a.JPG", "labels.csv", ".DS_Store", "b.webp", "c"]
-    found = images_among(UploadedFile("x", name) for name in names)
+    found = only_images(UploadedFile("x", name) for name in names)
     assert [file.name for file in found] == ["a.JPG", "b.webp"]
 
 
@@ -223,6 +223,6 @@ def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) 
     file.write_text(
         separator.join(["Class", "File"]) + "\n" + separator.join("ab") + "\n"
     )
-    assert header(file, UploadLimits()) == ["Class", "File"]
-    assert usual_column(header(file, UploadLimits()), PATH_COLUMNS) == "File"
+    assert read_header(file, UploadLimits()) == ["Class", "File"]
+    assert usual_column(read_header(file, UploadLimits()), PATH_COLUMNS) == "File"
     assert usual_column(["class"], PATH_COLUMNS) is None

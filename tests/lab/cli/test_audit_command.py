@@ -614,7 +614,7 @@ def test_several_attributes(many: Path, tiny_model: str) -> None:
         "--adapters", "orthcali",
     ]  # fmt: skip
     out = call(*arguments, code=2)  # names without an attribute: of which column?
-    assert "attributes are the sensitive columns" in " ".join(
+    assert "attributes should be sensitive columns" in " ".join(
         out.stderr.replace("│", "").split()
     )
     names = [
@@ -691,8 +691,8 @@ def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
         ),
     )
     told = " ".join(out.stderr.split())
-    assert "8 images have the names of their folders (class / place)" in told
-    assert "'0' is a number and is inserted into the prompt as is." in told
+    assert "8 images are labelled by their folders (class / place)" in told
+    assert "'0' is a number and is inserted into the prompt unchanged." in told
     assert "--sensitive 'place: 0=...'" in told
     document = Audit.load(tmp_path / "out" / "audit.json").document
     assert document.data.n == 8
@@ -835,7 +835,7 @@ def test_thresholds(folder: Path, tiny_model: str) -> None:
             ["--fail-if", "wga < 6", "--fail-on", "tpt"],
             "zero-shot, fair-tpt (got 'tpt')",
         ),
-        (["--fail-on", "fair-tpt"], "there is no --fail-if."),
+        (["--fail-on", "fair-tpt"], "it has no effect without --fail-if."),
     ],
 )
 def test_thresholds_that_cannot_be_meant(
@@ -883,7 +883,7 @@ def test_input_that_cannot_be_used(folder: Path, tiny_model: str) -> None:
     del arguments[arguments.index("--targets") : arguments.index("--targets") + 4]
     out = call(*arguments, code=3)
     assert (
-        "column 'animal' should hold at least two different values (it holds ['cat'])"
+        "column 'animal' should contain at least two different values (got ['cat'])"
         in out.stderr
     )
     write_labels(
@@ -918,7 +918,7 @@ def test_report_of_an_audit(many: Path, tiny_model: str) -> None:
     assert "this is not JSON" in call("report", str(many / "labels.csv"), code=3).stderr
     shutil.copy(path, many / "audit.html")
     out = call("report", str(many / "audit.html"), code=3)
-    assert "`--out` should be another file than the audit" in out.stderr
+    assert "`--out` should not be the file of the audit" in out.stderr
     path.write_text(json.dumps({"schema": "fair-tta/audit/99"}))
     assert "fair-tta/audit/99" in call("report", str(path), code=3).stderr
 

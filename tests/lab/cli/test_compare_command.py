@@ -166,7 +166,9 @@ def test_what_predict_writes(
     rows = [
         (n, answer(str(label))) for n, label in zip(NAMES[1:], BEFORE[1:], strict=True)
     ]
-    predict.print_csv([(NAMES[0], "cannot be read"), *rows], ["cat", "dog"], [], True)
+    predict.print_csv_rows(
+        [(NAMES[0], "cannot be read"), *rows], ["cat", "dog"], [], True
+    )
     (folder / "before.csv").write_bytes(capsysbinary.readouterr().out)
     out = call(*BOTH, "--labels", "labels.csv", "--out", "out", code=4)
     assert figures(Audit.load(folder / "out" / "audit.json")) == figures(
@@ -278,7 +280,7 @@ def test_thresholds(folder: Path) -> None:
         (("--labels", "labels.csv", "--target-column", "x"), 3, "'labels.csv' should have the"),
         ((), 3, "'before.csv' should have the columns ['class', 'place'], but lacks"),
         (("--labels", "labels.csv", "--answer-column", "x"), 3, "'before.csv' should have the"),
-        (("--labels", "labels.csv", *["--answer-column", "x"] * 3), 2, "give one, or one for each"),
+        (("--labels", "labels.csv", *["--answer-column", "x"] * 3), 2, "one for each FILE"),
         (("--labels", "other.csv"), 3, "no row is in all files: match them by another column "
          "(`--path-column`). 482 x row is not in all files: val/0.png (not in before, after);"),
         (("--labels", "labels.csv", "--fail-if", "x > 1"), 2, "the metric of a threshold"),

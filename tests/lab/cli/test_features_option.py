@@ -157,7 +157,7 @@ def test_audit(place: Path) -> None:
     for a, b in zip(found[0].runs, found[1].runs, strict=True):
         assert [g.confusion for g in a.groups] == [g.confusion for g in b.groups]
     assert found[1].provenance["data"]["images"] == "images.npz"
-    assert any("no image was looked at" in text for text in found[1].warnings)
+    assert any("no image was read" in text for text in found[1].warnings)
     tables = [
         [
             line.split(",")[:2]
@@ -221,7 +221,7 @@ def test_rows_of_a_label_file_with_names_are_joined_on_purpose_only(
     images = command, *COLUMNS, *NAMED, "--labels", str(place / "labels.csv"), *out
     where = ["--images"] if command == "audit" else []
     error = call(*images, *where, str(place / "pics"), "--by-position", code=2).stderr
-    assert "it goes with --features" in error
+    assert "it has no effect without --features" in error
 
 
 @few
@@ -298,19 +298,25 @@ def test_usage(place: Path) -> None:
             ["audit", *stored(place), *COLUMNS, *out],
             "--labels: it is needed with --features",
         ),
-        (["predict", pics, *stored(place)[2:], *NAMED], "it goes with --features"),
-        (["predict", pics, "--scale", "1", *NAMED], "it goes with --text-features"),
+        (
+            ["predict", pics, *stored(place)[2:], *NAMED],
+            "it has no effect without --features",
+        ),
+        (
+            ["predict", pics, "--scale", "1", *NAMED],
+            "it has no effect without --text-features",
+        ),
         (
             ["predict", *stored(place), *NAMED, "--model", "miniature"],
-            "there is no model with",
+            "it has no effect with",
         ),
         (
             ["predict", *stored(place), *NAMED, "--views", "8"],
-            "stored features have one view",
+            "stored features have a single view",
         ),
         (
             ["predict", *stored(place), *NAMED, "--adapter", "tpt"],
-            "'tpt' needs images or views",
+            "'tpt' needs images or their views",
         ),
         (["audit", *stored(place), *zero, *COLUMNS, *out], "'zero' needs images"),
     ):
@@ -381,4 +387,4 @@ def test_rows_without_a_vector_are_left_out_with_an_exit_code(
     for command in "predict", "examine":
         source = command, "--features", str(tmp_path / "f.parquet"), *NAMED
         error = call(*source, code=4).stderr
-        assert "has no vector of theirs: 2 ('p3', 'p7')" in error
+        assert "has no vectors for them: 2 ('p3', 'p7')" in error

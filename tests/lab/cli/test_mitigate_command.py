@@ -180,10 +180,10 @@ def test_images_that_cannot_be_used_are_counted(birds: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (NAMES[2:], 2, "--labels: a method is chosen by labels"),
-        (NAMES[2:], 2, "label about a hundred images."),
+        (NAMES[2:], 2, "--labels: labels are needed to choose a method"),
+        (NAMES[2:], 2, "label about a hundred images"),
         (NAMES[2:], 2, "fair-tta fit"),
-        (("--labels", "l.csv"), 2, "--sensitive-column: it is needed"),
+        (("--labels", "l.csv"), 2, "--sensitive-column: it is required"),
         (NAMES, 2, "'nowhere' does not exist."),
     ],
 )
@@ -208,4 +208,4 @@ def test_a_foreign_file_is_not_replaced(birds: Path) -> None:
     out = mitigate(
         birds, "foreign", "--labels", str(birds / "few.csv"), *COLUMNS, code=3
     )
-    assert "is not a file of fair-tta: choose another place (--out)" in out.stderr
+    assert "was not written by fair-tta: choose another folder (--out)" in out.stderr

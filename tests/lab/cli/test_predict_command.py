@@ -347,7 +347,7 @@ def test_a_method_that_is_not_fitted(
         "logit-balance",
     ]
     out = call(*arguments, *more, code=2)
-    assert "'logit-balance' has to be fitted: name a folder" in " ".join(
+    assert "'logit-balance' must be fitted: name a folder" in " ".join(
         out.stderr.split()
     )
 
@@ -384,7 +384,7 @@ def test_kept_answers_samples_and_messages(
     assert rows("--limit", "2") == whole[:2]
     assert len(rows("--sample", "2")) == 2
     assert (
-        "there is nothing to throw away" in call(*arguments, "--restart", code=2).stderr
+        "it has no effect without --out" in call(*arguments, "--restart", code=2).stderr
     )
     wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
     assert "should hold text in Unicode" in call(*wrong, code=2).stderr

@@ -1,4 +1,4 @@
-"""The app: one model in a browser, on this machine; nothing that a Python user would miss.
+"""The app: one model in a browser, on this machine.
 
-Gradio is imported here alone, and when the app is built.
+Gradio is imported here only, and only when the app is built.
 """

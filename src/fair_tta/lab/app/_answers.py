@@ -14,7 +14,7 @@ from PIL import Image
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError
 from fair_tta.images._views import Views, content_generator
-from fair_tta.lab.app._questions import FIELDS, Fields, note
+from fair_tta.lab.app._questions import FIELD_NAMES, FormFields, alert_html
 from fair_tta.lab.report._templates import embedded_image
 from fair_tta.methods._base import Adapter
 from fair_tta.methods.tuning._entropy import most_confident
@@ -22,11 +22,19 @@ from fair_tta.miniature import BADGES
 from fair_tta.miniature._world import TASKS, MiniatureTask
 from fair_tta.prediction import Prediction
 
+# Views shown of each method
+_MAX_VIEWS = 12
+
+_EXAMPLES_PER_TASK = 4
+
+# 40 images of each group: enough for a verdict
+_FOLDER_SIZE = 360
+
 
 class KeptView(NamedTuple):
-    """A view that a method looked at, as the model sees it; place 0 is the image itself."""
+    """A view that a method looked at, as the model sees it; number 0 is the image itself."""
 
-    place: int
+    number: int
     image: Image.Image
     label: str
     probability: float
@@ -38,45 +46,47 @@ def kept_views(
     image: Image.Image,
     prediction: Prediction,
 ) -> list[KeptView]:
-    """The views that a method keeps, the most confident first; none if all or none count."""
+    """Return the views that a method keeps, the most confident first; none if it keeps all."""
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
         return []
     task = classifier._task
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
-    places = most_confident(log_p, rho)[0].tolist()
-    p = log_p[0].exp()
-    vision, backend = classifier._vision, cast(Any, classifier._vision.backend)
+    probabilities = log_p[0].exp()
+
+    # The views are drawn again, as large as the model's input
+    vision = classifier._vision
     assert isinstance(vision.views, Views)
-    height, width = backend.preprocess([image]).shape[
-        -2:
-    ]  # as large as the model's input
-    arrays = vision.views(image, (height, width), content_generator(image, vision.seed))
-    views = [image, *map(Image.fromarray, arrays.round().clip(0, 255).astype(np.uint8))]
-    return [
-        KeptView(i, views[i], classifier.targets[int(p[i].argmax())], float(p[i].max()))
-        for i in places
-    ]
+    model_input = cast(Any, vision.backend).preprocess([image])
+    height, width = model_input.shape[-2:]
+    generator = content_generator(image, vision.seed)
+    images = [image]
+    for pixels in vision.views(image, (height, width), generator):
+        images.append(Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)))
 
-
-MOST_VIEWS = 12  # shown of each method
+    views = []
+    for index in most_confident(log_p, rho)[0].tolist():
+        label = classifier.targets[int(probabilities[index].argmax())]
+        probability = float(probabilities[index].max())
+        views.append(KeptView(index, images[index], label, probability))
+    return views
 
 
 def answers_html(
     classifier: FairTPTClassifier, methods: Mapping[str, Adapter], path: str | Path
 ) -> str:
-    """What each method predicts: bars before and after, what is perceived, views, certificate."""
+    """Return what each method predicts: bars before and after, perception, views, certificate."""
     if not methods:
         raise FairTTAError("choose at least one method.")
     image = classifier._vision.load(path)
-    parts = [
-        _answer(classifier, name, method, image) for name, method in methods.items()
-    ]
-    return f'<div class="fair-tta-answers">{"".join(parts)}</div>'
+    sections = []
+    for name, method in methods.items():
+        sections.append(_method_html(classifier, name, method, image))
+    return f'<div class="fair-tta-answers">{"".join(sections)}</div>'
 
 
 def certificate(prediction: Prediction) -> str:
-    """How far the probabilities moved, and whether the answer could have changed.
+    """Return how far the probabilities moved, and whether the answer could have changed.
 
     The distance is half the l1 distance: 0.1 means that a tenth of the probability mass moved.
     """
@@ -93,96 +103,100 @@ def certificate(prediction: Prediction) -> str:
     )
 
 
-def _answer(
+def _method_html(
     classifier: FairTPTClassifier, name: str, method: Adapter, image: Image.Image
 ) -> str:
     title = f"<h3>{escape(name)}</h3>"
     try:
         prediction = classifier.with_adapter(method).predict(image)
     except FairTTAError as error:
-        return f"<section>{title}{note(error._named(FIELDS))}</section>"
+        return f"<section>{title}{alert_html(error._named(FIELD_NAMES))}</section>"
     views = kept_views(classifier, method, image, prediction)
     return (
         f'<section data-method="{escape(name)}">{title}{prediction._repr_html_()}'
         f'<p class="fair-tta-certificate">{escape(certificate(prediction))}</p>'
-        f"{_views(views, classifier._vision.count)}</section>"
+        f"{_views_html(views, classifier._vision.count)}</section>"
     )
 
 
-def _views(views: list[KeptView], count: int | None) -> str:
+def _views_html(views: list[KeptView], n_views: int | None) -> str:
+    """Return the kept views, folded."""
     if not views:
         return ""
-    first = (
-        f", the {MOST_VIEWS} most confident are shown"
-        if len(views) > MOST_VIEWS
-        else ""
-    )
+    summary = f"{len(views)} of {n_views} views were kept"
+    if len(views) > _MAX_VIEWS:
+        summary += f", the {_MAX_VIEWS} most confident are shown"
     figures = []
-    for view in views[:MOST_VIEWS]:
+    for view in views[:_MAX_VIEWS]:
         source = embedded_image(view.image).source
-        what = "the image itself" if view.place == 0 else f"view {view.place}"
-        label = f"{view.label} {view.probability:.3f}"
+        name = "the image itself" if view.number == 0 else f"view {view.number}"
+        answer = escape(f"{view.label} {view.probability:.3f}")
         figures.append(
-            f'<figure><img src="{source}" alt="{escape(what)}">'
-            f"<figcaption>{escape(what)}<br>{escape(label)}</figcaption></figure>"
+            f'<figure><img src="{source}" alt="{name}">'
+            f"<figcaption>{name}<br>{answer}</figcaption></figure>"
         )
     return (
-        f"<details><summary>{len(views)} of {count} views were kept{first}</summary>"
+        f"<details><summary>{summary}</summary>"
         f'<div class="fair-tta-views">{"".join(figures)}</div></details>'
     )
 
 
-OF_EACH_TASK = 4
-IN_A_FOLDER = 360  # 40 of each group: enough for a verdict
+def form_fields_of(task: MiniatureTask) -> FormFields:
+    """Return what to write to ask about a drawn world."""
+    sensitive = [
+        _lines(phrases, f"{attribute}: ")
+        for attribute, phrases in task.sensitive.items()
+    ]
+    return FormFields(_lines(task.targets), "\n".join(sensitive), task.template)
 
 
-def fields_of(task: MiniatureTask) -> Fields:
-    """What to write to ask about a drawn world."""
-    return Fields(
-        _lines(task.targets),
-        "\n".join(_lines(names, f"{a}: ") for a, names in task.sensitive.items()),
-        task.template,
-    )
+def draw_examples(folder: Path) -> dict[str, FormFields]:
+    """Write a few images of each world; return what to ask about each file.
 
-
-def draw_examples(folder: Path) -> dict[str, Fields]:
-    """A few images of each world, as files, and what to ask about them; AssociationCorrection
-    changes the first answer.
+    AssociationCorrection changes the answer of the first.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    first = BADGES.draw(1, seed=32, mix={("circle", "green"): 1})
-    drawn = [("green-circle", BADGES, first[0])]
+    examples = {}
+
+    def save(image: Image.Image, name: str, task: MiniatureTask) -> None:
+        path = folder / f"{name}.png"
+        image.save(path)
+        examples[str(path)] = form_fields_of(task)
+
+    # The seed was chosen such that the answer changes
+    (first,) = BADGES.draw(1, seed=32, mix={("circle", "green"): 1})
+    save(first.image, "green-circle", BADGES)
     for task in TASKS.values():
-        one_of_each = task.draw(len(task.groups))
-        step = (len(one_of_each) - 1) / (OF_EACH_TASK - 1)
-        for place in range(OF_EACH_TASK):
-            drawn.append(
-                (f"{task.name}-{place}", task, one_of_each[round(place * step)])
-            )
-    for name, _, one in drawn:
-        one.image.save(folder / f"{name}.png")
-    return {str(folder / f"{name}.png"): fields_of(task) for name, task, _ in drawn}
+        one_per_group = task.draw(len(task.groups))
+        step = (len(one_per_group) - 1) / (_EXAMPLES_PER_TASK - 1)
+        for number in range(_EXAMPLES_PER_TASK):
+            drawn = one_per_group[round(number * step)]
+            save(drawn.image, f"{task.name}-{number}", task)
+    return examples
 
 
 def draw_folder(
-    folder: Path, task: MiniatureTask = BADGES, count: int = IN_A_FOLDER
+    folder: Path, task: MiniatureTask = BADGES, n_images: int = _FOLDER_SIZE
 ) -> tuple[list[str], str]:
-    """Images of a task: their paths, and a CSV file of their labels."""
+    """Write images of a task and a CSV file of their labels; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    labels, paths = folder / "labels.csv", []
+    labels = folder / "labels.csv"
+    paths = []
     with labels.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["file", "class", *task.sensitive])
-        for place, drawn in enumerate(task.draw(count)):
-            path = folder / f"{task.name}-{place:03}.png"
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["file", "class", *task.sensitive])
+        for number, drawn in enumerate(task.draw(n_images)):
+            path = folder / f"{task.name}-{number:03}.png"
             drawn.image.save(path)
             paths.append(str(path))
-            rows.writerow([path.name, drawn.target, *drawn.sensitive.values()])
+            writer.writerow([path.name, drawn.target, *drawn.sensitive.values()])
     return paths, str(labels)
 
 
-def _lines(names: Mapping[str, str], before: str = "") -> str:
-    return "\n".join(
-        f"{before}{name}" if name == phrase else f"{before}{name} = {phrase}"
-        for name, phrase in names.items()
-    )
+def _lines(phrases: Mapping[str, str], prefix: str = "") -> str:
+    """Return a line for each name, with its phrase where that is another."""
+    lines = []
+    for name, phrase in phrases.items():
+        line = name if name == phrase else f"{name} = {phrase}"
+        lines.append(f"{prefix}{line}")
+    return "\n".join(lines)

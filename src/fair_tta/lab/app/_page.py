@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -18,50 +18,58 @@ from fair_tta.lab.app._answers import (
     answers_html,
     draw_examples,
     draw_folder,
-    fields_of,
+    form_fields_of,
 )
 from fair_tta.lab.app._questions import (
-    FIELDS,
+    FIELD_NAMES,
     Classifiers,
-    Fields,
+    FormFields,
     chosen_methods,
     guarded,
     need_reference,
     sandboxed,
-    why_not,
+    why_unusable,
 )
 from fair_tta.lab.app._server import UPLOADS
 from fair_tta.lab.app._uploads import (
     UploadedFile,
     audit_uploads,
     examine_uploads,
-    guessed,
-    header,
-    images_among,
+    guess_columns,
+    only_images,
+    read_header,
     staged_reference,
 )
 from fair_tta.lab.runs._reference import fit_on_folder
 from fair_tta.lab.runs._runner import Progress
 from fair_tta.methods._registry import ADAPTERS
 from fair_tta.miniature import BADGES, FOLDER
-from fair_tta.models._loading import model_name
+from fair_tta.models._loading import backend_name
 
 T = TypeVar("T")
 
-EMBEDDED = "the embedded miniature model, which knows drawn images only"
+_EMBEDDED_MODEL = "the embedded miniature model, which knows drawn images only"
+
+# What stands in the place of results before there are any
 _START = '<p class="fair-tta-empty">{}</p>'
-_TRY = _START.format("Drop an image or take a drawn one, then press <b>Answer</b>.")
-_EXAMINE = _START.format(
+_START_TRY = _START.format(
+    "Drop an image or take a drawn one, then press <b>Answer</b>."
+)
+_START_EXAMINE = _START.format(
     "What the model perceives, and what methods would change: no labels."
 )
-_AUDIT = _START.format(
+_START_AUDIT = _START.format(
     "How large is the gap, and how do methods change it? With labels."
 )
-_HERE = "Images stay on this machine and are deleted at the end."
-_THERE = "Images go to the machine that runs this app, and are deleted an hour after the upload."
-_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-_LOUD: dict[str, Any] = {"api_visibility": "private"}
-"""Events are for the page, not for programs."""
+_STAY = "Images stay on this machine and are deleted at the end."
+_LEAVE = "Images go to the machine that runs this app, and are deleted an hour after the upload."
+
+# Events are for the page, not for programs; those that take no time show no progress
+_EVENT: dict[str, Any] = {"api_visibility": "private"}
+_INSTANT_EVENT: dict[str, Any] = {**_EVENT, "show_progress": "hidden"}
+
+# Seconds: every minute Gradio deletes files that are an hour old
+_DELETE_CACHE = (60, 3600)
 
 
 @dataclass(frozen=True)
@@ -81,59 +89,65 @@ class AppContext:
         return guarded(act, failed, str(self.folder))
 
     def uploaded(self, payload: Any) -> list[UploadedFile]:
-        """In place of Gradio's own `preprocess`, which leaves a file behind for each file.
+        """Replace Gradio's own `preprocess`, which leaves a file behind for each file.
 
-        Gradio lets some paths pass that nobody uploaded, such as those of streams.
+        Gradio lets some paths pass that were not uploaded, such as those of streams.
         """
         files: Any = getattr(payload, "root", payload) or []
         files = files if isinstance(files, list) else [files]
-        uploads = os.path.realpath(self.folder / UPLOADS)
-        if not all(
-            Path(os.path.realpath(file.path)).is_relative_to(uploads) for file in files
-        ):
-            raise self.gr.Error("This was not uploaded.", print_exception=False)
-        return [
-            UploadedFile(file.path, file.orig_name or Path(file.path).name)
-            for file in files
-        ]
+        folder = os.path.realpath(self.folder / UPLOADS)
+        uploads = []
+        for file in files:
+            if not Path(os.path.realpath(file.path)).is_relative_to(folder):
+                raise self._not_uploaded()
+            name = file.orig_name or Path(file.path).name
+            uploads.append(UploadedFile(file.path, name))
+        return uploads
 
-    def local(self, process: Callable[..., Any]) -> Any:
-        """`preprocess_data` of Gradio, which would fetch what begins with http, for any component;
-        a component that an event has updated is a new one, so they are not the place for this."""
+    def refusing_urls(self, process: Callable[..., Any]) -> Any:
+        """Return Gradio's `preprocess_data` for inputs without URLs, which it would fetch.
 
-        async def checked(event: Any, inputs: Any, *more: Any, **options: Any) -> Any:
-            left = [inputs]
-            while left:
-                one = left.pop()
-                if isinstance(one, dict):
-                    left += one.values()
-                    if str(one.get("path")).lower().startswith(("http:", "https:")):
-                        raise self.gr.Error(
-                            "This was not uploaded.", print_exception=False
-                        )
-                elif isinstance(one, list):
-                    left += one
-            return await process(event, inputs, *more, **options)
+        Components are not the place for this: one that an event has updated is a new one.
+        """
+
+        async def checked(event: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+            pending = [inputs]
+            while pending:
+                value = pending.pop()
+                if isinstance(value, list):
+                    pending += value
+                elif isinstance(value, dict):
+                    pending += value.values()
+                    if str(value.get("path")).lower().startswith(("http:", "https:")):
+                        raise self._not_uploaded()
+            return await process(event, inputs, *args, **options)
 
         return checked
 
-    def runs(
+    def _not_uploaded(self) -> Exception:
+        error: Exception = self.gr.Error(
+            "This was not uploaded.", print_exception=False
+        )
+        return error
+
+    def add_run(
         self,
         name: str,
         make: Callable[..., list[Path]],
-        asked: list[Any],
+        inputs: list[Any],
         results: list[Any],
     ) -> None:
-        """Make files of what was asked when a button is pressed, until another cancels that.
+        """Add a button that makes files of the inputs, and one that cancels that.
 
         Args:
             name: of the button.
             make: makes the files of images, methods, other parts, a folder and common arguments.
                 The first is shown inside the page, all can be downloaded.
-            asked: parts of the page: images, methods, references, others.
+            inputs: parts of the page: images, methods, references, others.
             results: parts for the first file or a message, and for all files.
         """
-        gr, downloads = self.gr, results[1]
+        gr = self.gr
+        downloads = results[1]
         embed = gr.Checkbox(
             False, label="Show some images, with their names, in the report"
         )
@@ -141,71 +155,75 @@ class AppContext:
             start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
             cancel = gr.Button("Cancel", elem_classes="fair-tta-cancel")
 
-        def work(count: Progress, inputs: tuple[Any, ...]) -> tuple[str, Any]:
+        def work(progress: Progress, values: tuple[Any, ...]) -> tuple[str, Any]:
             def act() -> tuple[str, list[str] | None]:
-                embed_images, files, methods, references, *others = inputs
+                embed_images, files, methods, references, *others = values
                 with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                     made = make(
-                        self.images(files),
+                        self.checked_images(files),
                         methods,
                         *others,
                         out=Path(folder) / "run",
-                        reference=self.images(references) if references else [],
-                        notes=[f"This is {EMBEDDED}."] if self.is_embedded else [],
+                        reference=self.checked_images(references) if references else [],
+                        notes=[f"This is {_EMBEDDED_MODEL}."]
+                        if self.is_embedded
+                        else [],
                         embed_images=embed_images,
-                        progress=count,
+                        progress=progress,
                     )
                     page = sandboxed(made[0].read_text("utf-8"), name)
-                    kept = [
-                        downloads.move_resource_to_block_cache(str(file))
-                        for file in made
-                    ]
-                    return page, kept
+                    return page, _move_to_cache(downloads, made)
 
-            page, found = self.guarded(act, lambda text: (text, None))
-            return page, gr.File(found, visible=found is not None)
+            page, paths = self.guarded(act, lambda message: (message, None))
+            return page, gr.File(paths, visible=paths is not None)
 
-        async def run(progress: Any = gr.Progress(), *inputs: Any) -> tuple[str, Any]:  # noqa: B008
+        # Gradio recognises its progress by this default
+        async def run(progress: Any = gr.Progress(), *values: Any) -> tuple[str, Any]:  # noqa: B008
             stop = Event()
 
-            def count(done: int, total: int) -> None:
+            def report(done: int, total: int) -> None:
                 if stop.is_set():
                     raise FairTTAError("cancelled.")
                 progress((done, total), unit="images")
 
             try:
-                return await asyncio.to_thread(work, count, inputs)
+                return await asyncio.to_thread(work, report, values)
             finally:
-                stop.set()  # Gradio cancels this task; a thread has to be asked
+                # Gradio cancels this task, but a thread must be asked to stop
+                stop.set()
 
-        event = start.click(run, [embed, *asked], results, **_LOUD)
-        cancelled = _START.format("Cancelled."), gr.File(None, visible=False)
-        cancel.click(lambda: cancelled, None, results, cancels=[event], **_QUIET)
+        event = start.click(run, [embed, *inputs], results, **_EVENT)
+        cancelled = (_START.format("Cancelled."), gr.File(None, visible=False))
+        cancel.click(
+            lambda: cancelled, None, results, cancels=[event], **_INSTANT_EVENT
+        )
 
-    def images(self, files: list[UploadedFile]) -> list[UploadedFile]:
-        """The images of an upload, neither none nor too many."""
-        found = images_among(files)
-        if not found:
+    def checked_images(self, files: list[UploadedFile]) -> list[UploadedFile]:
+        """Return the images of an upload; raise if there are none or too many."""
+        images = only_images(files)
+        if not images:
             raise FairTTAError(
                 "there are no images yet: drop some, or use the drawn ones."
             )
-        self.classifiers.limits.check("images", files=len(found))
-        return found
+        self.classifiers.limits.check("images", files=len(images))
+        return images
 
     def draw_badges(self, box: Any) -> tuple[list[str], str]:
-        """Drawn images and their labels, as uploads of a box."""
+        """Return drawn images and their labels, as uploads of a box."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            drawings, labels = draw_folder(Path(folder))
-            cached = [
-                box.move_resource_to_block_cache(path) for path in (*drawings, labels)
-            ]
-        return cached[:-1], cached[-1]
+            images, labels = draw_folder(Path(folder))
+            return _move_to_cache(box, images), _move_to_cache(box, [labels])[0]
+
+
+def _move_to_cache(component: Any, paths: Sequence[str | Path]) -> list[str]:
+    """Return files that Gradio serves and deletes."""
+    return [component.move_resource_to_block_cache(str(path)) for path in paths]
 
 
 def build_interface(
     classifiers: Classifiers, folder: Path, *, embedded: bool, local: bool = True
 ) -> Any:
-    """The page as Gradio's `Blocks`, which delete uploads and results after an hour.
+    """Return the page as Gradio's `Blocks`, which delete uploads and results after an hour.
 
     Examples and runs are written to `folder`. The page of an app that is not local says that
     images go to another machine.
@@ -217,7 +235,7 @@ def build_interface(
         title="fair-tta",
         analytics_enabled=False,
         fill_width=False,
-        delete_cache=(60, 3600),
+        delete_cache=_DELETE_CACHE,
     ) as blocks:
         gr.HTML(_heading(classifiers, embedded, local), padding=False)
         with gr.Tab("Try"):
@@ -229,13 +247,14 @@ def build_interface(
     for block in blocks.blocks.values():
         if isinstance(block, gr.Image | gr.File | gr.UploadButton):
             block.preprocess = context.uploaded
-    blocks.preprocess_data = context.local(blocks.preprocess_data)
+    blocks.preprocess_data = context.refusing_urls(blocks.preprocess_data)
     return blocks.queue(max_size=classifiers.limits.jobs)
 
 
-def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
-    """Build the tab of one image; `examples` are paths of drawn ones."""
-    gr, paths = context.gr, list(examples)
+def try_tab(context: AppContext, examples: Mapping[str, FormFields]) -> None:
+    """Build the tab of one image; `examples` has the paths of drawn images."""
+    gr = context.gr
+    paths = list(examples)
     with gr.Row():
         with gr.Column(scale=2, min_width=300):
             with gr.Row():
@@ -262,7 +281,7 @@ def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
             methods, reference = _methods(context, "association-correction")
             button = gr.Button("Answer", variant="primary", elem_classes="fair-tta-run")
         with gr.Column(scale=3, min_width=300):
-            answers = gr.HTML(_TRY, padding=False, elem_classes="fair-tta-result")
+            answers = gr.HTML(_START_TRY, padding=False, elem_classes="fair-tta-result")
 
     def answer(
         files: list[UploadedFile],
@@ -277,36 +296,38 @@ def try_tab(context: AppContext, examples: Mapping[str, Fields]) -> None:
                 raise FairTTAError(
                     "there is no image yet: drop one, or take a drawn one."
                 )
-            classifier = context.classifiers.of(Fields(targets, sensitive, template))
-            chosen, some = (
-                chosen_methods(names),
-                references and context.images(references),
-            )
+            fields = FormFields(targets, sensitive, template)
+            classifier = context.classifiers.get(fields)
+            chosen = chosen_methods(names)
+            images = context.checked_images(references) if references else []
             with tempfile.TemporaryDirectory(dir=context.folder) as folder:
-                if found := staged_reference(chosen, some, Path(folder)):
-                    chosen = dict(fit_on_folder(classifier, chosen, found).adapters)
+                reference = staged_reference(chosen, images, Path(folder))
+                if reference is not None:
+                    fitted = fit_on_folder(classifier, chosen, reference)
+                    chosen = dict(fitted.adapters)
                 return answers_html(classifier, chosen, files[0].path)
 
         return context.guarded(act, str)
 
-    def take(place: int) -> list[str]:
-        return [paths[place], *examples[paths[place]]]
+    def take(index: int) -> list[str]:
+        return [paths[index], *examples[paths[index]]]
 
-    asked = [image, *boxes, methods, reference]
-    button.click(answer, asked, answers, **_LOUD)
-    drawn.click(take, drawn, [image, *boxes], **_QUIET).then(
-        answer, asked, answers, **_LOUD
+    inputs = [image, *boxes, methods, reference]
+    button.click(answer, inputs, answers, **_EVENT)
+    drawn.click(take, drawn, [image, *boxes], **_INSTANT_EVENT).then(
+        answer, inputs, answers, **_EVENT
     )
 
 
 def examine_tab(context: AppContext) -> None:
     """Build the tab of images without labels."""
-    gr, results = context.gr, _results(context, _EXAMINE)
+    gr = context.gr
+    results = _results(context, _START_EXAMINE)
 
     def examine(
         files: list[UploadedFile], names: list[str], *fields: str, **common: Any
     ) -> list[Path]:
-        classifier = context.classifiers.of(Fields(*fields))
+        classifier = context.classifiers.get(FormFields(*fields))
         return examine_uploads(classifier, chosen_methods(names), files, **common)
 
     with gr.Row():
@@ -315,20 +336,21 @@ def examine_tab(context: AppContext) -> None:
         with gr.Column(min_width=300):
             boxes = _fields(context)
             methods = _methods(context, "association-correction")
-            context.runs("Examine", examine, [images, *methods, *boxes], results)
+            context.add_run("Examine", examine, [images, *methods, *boxes], results)
     for result in results:
         result.render()
 
     def take() -> list[Any]:
-        return [context.draw_badges(images)[0], *fields_of(BADGES)]
+        return [context.draw_badges(images)[0], *form_fields_of(BADGES)]
 
-    drawn.click(take, None, [images, *boxes], **_QUIET)
+    drawn.click(take, None, [images, *boxes], **_INSTANT_EVENT)
 
 
 def audit_tab(context: AppContext) -> None:
     """Build the tab of images with labels."""
-    gr, limits = context.gr, context.classifiers.limits
-    results = _results(context, _AUDIT)
+    gr = context.gr
+    limits = context.classifiers.limits
+    results = _results(context, _START_AUDIT)
 
     def audit(
         files: list[UploadedFile],
@@ -336,7 +358,7 @@ def audit_tab(context: AppContext) -> None:
         csv: list[UploadedFile],
         target: str | None,
         attributes: list[str] | None,
-        where: str | None,
+        path_column: str | None,
         *fields: str,
         out: Path,
         **common: Any,
@@ -345,11 +367,17 @@ def audit_tab(context: AppContext) -> None:
             raise FairTTAError(
                 "there is no CSV file yet: drop one, or take the drawn badges."
             )
-        columns = target or "", tuple(attributes or ()), where or None
-        labels = Labels(out / "images", Path(csv[0].path), *columns)
+        labels = Labels(
+            out / "images",
+            Path(csv[0].path),
+            target or "",
+            tuple(attributes or ()),
+            path_column or None,
+        )
         methods = chosen_methods(names, has_labels=True)
+        written = FormFields(*fields)
         return audit_uploads(
-            context.classifiers, methods, files, labels, Fields(*fields), out, **common
+            context.classifiers, methods, files, labels, written, out, **common
         )
 
     with gr.Row():
@@ -379,68 +407,65 @@ def audit_tab(context: AppContext) -> None:
                 context, "zero-shot", "association-correction", has_labels=True
             )
             table = [labels, target, sensitive, paths]
-            context.runs("Audit", audit, [images, *methods, *table, *boxes], results)
+            context.add_run("Audit", audit, [images, *methods, *table, *boxes], results)
     for result in results:
         result.render()
 
     def columns(csv: list[UploadedFile]) -> tuple[Any, Any, Any, str]:
-        """What the file has, chosen as far as it can be guessed."""
+        """Return the columns of the file, chosen as far as they can be guessed."""
 
         def act() -> tuple[Any, Any, Any, str]:
-            found = header(csv[0].path, limits) if csv else []
-            where, classes, left = guessed(found)
-            others = [name for name in found if name != where]
+            header = read_header(csv[0].path, limits) if csv else []
+            path_column, target, sensitive = guess_columns(header)
+            others = [name for name in header if name != path_column]
             return (
-                gr.Dropdown(choices=others, value=classes),
-                gr.Dropdown(choices=others, value=left),
-                gr.Dropdown(choices=found, value=where),
-                _AUDIT,
+                gr.Dropdown(choices=others, value=target),
+                gr.Dropdown(choices=others, value=sensitive),
+                gr.Dropdown(choices=header, value=path_column),
+                _START_AUDIT,
             )
 
-        none, nothing = (
-            gr.Dropdown(choices=[], value=None),
-            gr.Dropdown(choices=[], value=[]),
-        )
-        return context.guarded(act, lambda text: (none, nothing, none, text))
+        empty = gr.Dropdown(choices=[], value=None)
+        empty_list = gr.Dropdown(choices=[], value=[])
+        return context.guarded(act, lambda text: (empty, empty_list, empty, text))
 
     def take() -> list[Any]:
         drawings, file = context.draw_badges(images)
-        return [
-            drawings,
-            file,
-            *columns([UploadedFile(file, file)])[:3],
-            *fields_of(BADGES),
-        ]
+        chosen = columns([UploadedFile(file, file)])[:3]
+        return [drawings, file, *chosen, *form_fields_of(BADGES)]
 
-    labels.upload(columns, labels, [*table[1:], results[0]], **_QUIET)
-    drawn.click(take, None, [images, *table, *boxes], **_QUIET)
+    labels.upload(columns, labels, [*table[1:], results[0]], **_INSTANT_EVENT)
+    drawn.click(take, None, [images, *table, *boxes], **_INSTANT_EVENT)
 
 
 def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
-    """Three text boxes; with the embedded model those of the drawn badges, unless optional."""
-    start = fields_of(BADGES) if context.is_embedded and not optional else Fields("")
+    """Return three text boxes; unless optional they begin with the drawn badges, if embedded."""
+    start = FormFields("")
+    if context.is_embedded and not optional:
+        start = form_fields_of(BADGES)
     hint = "Empty: the values of the column. " if optional else ""
-    box, several = context.gr.Textbox, {"lines": 2, "max_lines": 8}
+    box = context.gr.Textbox
+    size = {"lines": 2, "max_lines": 8}
     return [
         box(
             start.targets,
-            label=FIELDS["targets"],
+            label=FIELD_NAMES["targets"],
             info=f"{hint}One name per line, or 'name = words in the sentence'.",
             placeholder="water bird = of a water bird\nland bird = of a land bird",
             elem_classes="fair-tta-classes",
-            **several,
+            **size,
         ),
         box(
             start.sensitive,
-            label=FIELDS["sensitive"],
+            label=FIELD_NAMES["sensitive"],
             info=f"{hint}Likewise; 'attribute: name' if there are several attributes.",
             placeholder="background: water = on water\nbackground: land = on land",
             elem_classes="fair-tta-sensitive",
-            **several,
+            **size,
         ),
         box(
             start.template,
-            label=FIELDS["template"],
+            label=FIELD_NAMES["template"],
             info="With {target} and {sensitive}. Empty: a photo of a {sensitive} {target}.",
             placeholder="This is a picture {target} {sensitive}.",
             elem_classes="fair-tta-sentence",
@@ -451,21 +476,21 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
 def _methods(
     context: AppContext, *chosen: str, has_labels: bool = False
 ) -> tuple[Any, Any]:
-    """Methods to choose, and a place for images on which some of them are fitted."""
-    gr, reasons = context.gr, {name: why_not(name, has_labels) for name in ADAPTERS}
+    """Return methods to choose, and a box for images on which some of them are fitted."""
+    gr = context.gr
+    choices = []
+    for name in ADAPTERS:
+        reason = why_unusable(name, has_labels)
+        choices.append((f"{name} (not here: {reason})" if reason else name, name))
     methods = gr.Dropdown(
-        [
-            (f"{name} (not here: {why})" if why else name, name)
-            for name, why in reasons.items()
-        ],
+        choices,
         value=list(chosen),
         multiselect=True,
         label="Methods",
         elem_classes="fair-tta-methods",
     )
-    with gr.Column(
-        visible=False
-    ) as place:  # a box that were hidden itself would be made anew
+    # Gradio would make a box that is hidden itself anew
+    with gr.Column(visible=False) as column:
         reference = gr.File(
             label="Reference images for methods that are fitted; no labels",
             file_count="multiple",
@@ -473,20 +498,24 @@ def _methods(
             elem_classes="fair-tta-reference",
         )
 
-    def shown(names: list[str]) -> Any:
-        usable = [name for name in names if not reasons.get(name, "unknown")]
+    def show_reference(names: list[str]) -> Any:
+        usable = []
+        for name in names:
+            if name in ADAPTERS and not why_unusable(name, has_labels):
+                usable.append(name)
         return gr.Column(visible=need_reference(chosen_methods(usable, has_labels)))
 
-    methods.change(shown, methods, place, **_QUIET)
+    methods.change(show_reference, methods, column, **_INSTANT_EVENT)
     return methods, reference
 
 
 def _images(context: AppContext) -> tuple[Any, Any]:
-    """A place for several images, and a button for drawn ones; one for a folder is beside it."""
-    gr, limits, count = context.gr, context.classifiers.limits, "multiple"
+    """Return a box for several images, and a button for drawn ones; another takes a folder."""
+    gr = context.gr
+    limits = context.classifiers.limits
     box = gr.File(
         label=f"Images: at most {limits.files:,}, {limits.file_bytes >> 20} MB each",
-        file_count=count,
+        file_count="multiple",
         height=180,
         elem_classes="fair-tta-images",
     )
@@ -495,13 +524,16 @@ def _images(context: AppContext) -> tuple[Any, Any]:
             "Take a whole folder", file_count="directory", size="sm"
         )
         drawn = gr.Button("Take drawn badges", size="sm", elem_classes="fair-tta-take")
-    only_images = lambda files: [file.path for file in images_among(files)]  # noqa: E731
-    folder.upload(only_images, folder, box, **_QUIET)
+
+    def image_paths(files: list[UploadedFile]) -> list[str]:
+        return [file.path for file in only_images(files)]
+
+    folder.upload(image_paths, folder, box, **_INSTANT_EVENT)
     return box, drawn
 
 
 def _results(context: AppContext, start: str) -> list[Any]:
-    """A place for a report, and one for files to keep, hidden as long as there are none."""
+    """Return a box for a report, and one for files to keep, hidden as long as there are none."""
     kept = {"label": "To keep", "interactive": False, "visible": False}
     return [
         context.gr.HTML(
@@ -511,15 +543,15 @@ def _results(context: AppContext, start: str) -> list[Any]:
     ]
 
 
-def is_embedded(model: object) -> bool:
-    """Whether this is the embedded model."""
+def is_embedded_model(model: object) -> bool:
+    """Return True for the name and for the folder of the embedded model."""
     return model == "miniature" or str(model) == str(FOLDER)
 
 
 def _heading(classifiers: Classifiers, embedded: bool, local: bool) -> str:
-    model = EMBEDDED if embedded else model_name(classifiers.backend)
+    model = _EMBEDDED_MODEL if embedded else backend_name(classifiers.backend)
     return (
         '<div class="fair-tta-head"><h1>fair-tta</h1>'
         "<p>Zero-shot answers that lean less on an attribute you name, and what is left of the gap."
-        f"</p><p>Model: {escape(model)}. {_HERE if local else _THERE}</p></div>"
+        f"</p><p>Model: {escape(model)}. {_STAY if local else _LEAVE}</p></div>"
     )

@@ -32,7 +32,7 @@ from fair_tta.prompts._templates import Templates, default_template
 
 T = TypeVar("T")
 
-FIELDS = {
+FIELD_NAMES = {
     "targets": "Classes",
     "sensitive": "What should not matter",
     "template": "Sentence",
@@ -42,19 +42,24 @@ FIELDS = {
     "images_dir": "Images",
     "reference": "Reference images",
 }
-"""What arguments are called on the page."""
+"""Names of arguments on the page."""
 
-MOST_CLASSIFIERS = 8  # kept at a time; the least recently used goes first
+MAX_CLASSIFIERS = 8
+"""Kept at a time; the least recently used goes first."""
 
-_INTERNAL = (
+_INTERNAL_ERROR = (
     "Internal error in fair-tta; the terminal that runs the app shows the details."
 )
 
 
 def sandboxed(page: str, title: str) -> str:
-    """A report as a frame without scripts, forms or links out of it; `title` is for screen readers.
+    """Return a report as a frame without scripts, forms or links out of it.
 
     The policy of the page itself forbids scripts too.
+
+    Args:
+        page: a whole HTML page.
+        title: for screen readers.
     """
     return (
         f'<iframe class="fair-tta-report" sandbox="" referrerpolicy="no-referrer" '
@@ -62,42 +67,44 @@ def sandboxed(page: str, title: str) -> str:
     )
 
 
-def note(text: str) -> str:
-    """A message as HTML, for people and for screen readers."""
+def alert_html(text: str) -> str:
+    """Return a message as HTML, for people and for screen readers."""
     return f'<div class="fair-tta-note" role="alert">{escape(text)}</div>'
 
 
 def without_folders(text: str, *folders: str) -> str:
-    """A message without the folders of this machine.
+    """Return a message without the folders of this machine.
 
     Example:
         >>> without_folders("cannot read '/home/me/12ab/a.jpg'", "/home/me")
         "cannot read 'a.jpg'"
     """
     for folder in folders:
-        for shown in (
-            folder,
-            repr(folder)[1:-1],
-        ):  # where messages have two backslashes for one
-            text = re.sub(rf"{re.escape(shown)}[/\\]+(?:[^'\"/\\]+[/\\]+)*", "", text)
+        # Messages that quote a path of Windows have two backslashes for one
+        for spelling in (folder, repr(folder)[1:-1]):
+            path = rf"{re.escape(spelling)}[/\\]+(?:[^'\"/\\]+[/\\]+)*"
+            text = re.sub(path, "", text)
     return text
 
 
 def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> T:
-    """Do something; an error becomes a message in HTML that names no `folders`, no traceback."""
+    """Return the result of `act`, or of `failed` with a message in HTML if it raises.
+
+    The message names no `folders` and has no traceback.
+    """
     try:
         return act()
     except FairTTAError as error:
-        text = error._named(FIELDS)
+        text = error._named(FIELD_NAMES)
     except OSError as error:
         text = f"a file cannot be used: {error.strerror or 'reading failed'}."
     except Exception:
         logging.getLogger("fair_tta.lab.app").exception("internal error")
-        text = _INTERNAL
-    return failed(note(without_folders(text, *folders)))
+        text = _INTERNAL_ERROR
+    return failed(alert_html(without_folders(text, *folders)))
 
 
-class Fields(NamedTuple):
+class FormFields(NamedTuple):
     """What a visitor has written.
 
     Attributes:
@@ -125,81 +132,94 @@ class Classifiers:
     ) -> None:
         self.backend: Backend = load(model, None, device=device, dtype=dtype)
         self.limits = limits
-        self._views, self._cache, self._lock = AugMix(views), Cache(), Lock()
-        self._made = lru_cache(MOST_CLASSIFIERS)(self._make)
+        self._views = AugMix(views)
+        self._cache = Cache()
+        self._lock = Lock()
+        self._cached = lru_cache(MAX_CLASSIFIERS)(self._make)
 
-    def of(
-        self, fields: Fields, values: LabelValues | None = None
+    def get(
+        self, fields: FormFields, values: LabelValues | None = None
     ) -> FairTPTClassifier:
-        """The classifier of these fields, made if there is none; its adapter is `ZeroShot`.
+        """Return the classifier of these fields; its adapter is `ZeroShot`.
 
-        Names that were not written are those of the columns of labels.
+        Args:
+            fields: what a visitor has written.
+            values: columns of labels, whose values are the names that were not written.
         """
         for argument, text in fields._asdict().items():
-            self.limits.check(FIELDS[argument], characters=len(text))
-        classes = fields.targets.splitlines()
+            self.limits.check(FIELD_NAMES[argument], characters=len(text))
+        target_lines = fields.targets.splitlines()
         lines = [line for line in fields.sensitive.splitlines() if line.strip()]
         if values is None:
-            targets, sensitive = (
-                parse_target_texts(classes),
-                parse_sensitive_texts(lines, "sensitive"),
-            )
+            targets = parse_target_texts(target_lines)
+            sensitive = parse_sensitive_texts(lines, "sensitive")
         else:
-            target, *columns = values.labels.columns
-            is_written = bool(fields.targets.strip())
-            targets = (
-                parse_target_texts(classes)
-                if is_written
-                else column_names(values, target)
-            )
+            target_column, *columns = values.labels.columns
+            if fields.targets.strip():
+                targets = parse_target_texts(target_lines)
+            else:
+                targets = column_names(values, target_column)
+            sensitive = {}
             written = parse_column_attributes(lines, columns)
-            sensitive = {c: written.get(c) or column_names(values, c) for c in columns}
-        self.limits.check(FIELDS["targets"], names=len(targets))
-        self.limits.check(FIELDS["sensitive"], names=sum(map(len, sensitive.values())))
-        with self._lock:  # or two visitors would make the same one
-            return self._made(json.dumps([targets, sensitive, fields.template.strip()]))
+            for column in columns:
+                names = written.get(column) or column_names(values, column)
+                sensitive[column] = names
+        self.limits.check(FIELD_NAMES["targets"], names=len(targets))
+        n_values = sum(map(len, sensitive.values()))
+        self.limits.check(FIELD_NAMES["sensitive"], names=n_values)
+        question = json.dumps([targets, sensitive, fields.template.strip()])
+        # Without the lock two visitors would make the same classifier
+        with self._lock:
+            return self._cached(question)
 
-    def _make(self, asked: str) -> FairTPTClassifier:
-        targets, sensitive, sentence = json.loads(asked)
+    def _make(self, question: str) -> FairTPTClassifier:
+        targets, sensitive, sentence = json.loads(question)
+        template = default_template(bool(sensitive))
+        if sentence:
+            template = Templates.from_sentence(sentence)
         return FairTPTClassifier(
             self.backend,
             targets,
             sensitive or None,
-            Templates.from_sentence(sentence)
-            if sentence
-            else default_template(bool(sensitive)),
+            template,
             adapter=ZeroShot(),
             views=self._views,
             cache=self._cache,
         )
 
 
-def why_not(name: str, has_labels: bool = False) -> str:
-    """Why a method cannot be used here; empty if it can. The images of an audit have labels."""
+def why_unusable(name: str, has_labels: bool = False) -> str:
+    """Return why a method cannot be used here, empty if it can.
+
+    Args:
+        name: of the method.
+        has_labels: True in an audit, whose images have labels.
+    """
     needs = ADAPTERS[name]().needs
     if needs.reference_sensitive:
         return "its reference images need attribute values: fit it in Python"
     if needs.setting:
         return "it needs a setting: use the command line"
-    return (
-        "it needs class labels: use Audit"
-        if needs.reference_labels and not has_labels
-        else ""
-    )
+    if needs.reference_labels and not has_labels:
+        return "it needs class labels: use Audit"
+    return ""
 
 
 def chosen_methods(names: list[str], has_labels: bool = False) -> dict[str, Adapter]:
-    """Methods by name only: no settings, no files, no code."""
+    """Return methods by name only: no settings, no files, no code."""
+    methods = {}
     for name in names:
         if name not in ADAPTERS:
             raise FairTTAError(
                 f"choose methods from {', '.join(ADAPTERS)} (got {name!r})."
             )
-        if reason := why_not(name, has_labels):
+        reason = why_unusable(name, has_labels)
+        if reason:
             raise FairTTAError(f"{name} cannot be used here: {reason}.")
-    return {name: ADAPTERS[name]() for name in dict.fromkeys(names)}
+        methods[name] = ADAPTERS[name]()
+    return methods
 
 
 def need_reference(methods: Mapping[str, Adapter]) -> bool:
-    """Whether some of them are still to be fitted."""
+    """Return True if any of them must still be fitted."""
     return not all(method.is_fitted for method in methods.values())

@@ -24,7 +24,7 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """What may be uploaded, and how much may be asked.
+    """Limits on uploads and questions.
 
     Args:
         file_bytes: of one file.
@@ -52,20 +52,20 @@ class UploadLimits:
 
     def check(self, field: str, **counts: int) -> None:
         """Raise if a field has more ``files``, ``names``, ``rows`` or others than allowed."""
-        for what, n in counts.items():
-            if n > (most := getattr(self, what)):
-                more = (
-                    " or more" if what == "rows" else ""
-                )  # they are not counted to the end
+        for name, n in counts.items():
+            limit = getattr(self, name)
+            if n > limit:
+                # Rows are not counted to the end
+                or_more = " or more" if name == "rows" else ""
                 raise FairTTAError(
-                    f"`{field}` should have at most {most:,} {what} (got {n:,}{more}); the "
+                    f"`{field}` should have at most {limit:,} {name} (got {n:,}{or_more}); the "
                     "commands of fair-tta have no such limit.",
                     argument=field,
                 )
 
 
 def read_limits(changes: Mapping[str, int]) -> UploadLimits:
-    """Return the limits with these changes; an error names a limit that there is not."""
+    """Return the limits with these changes, whose names must be those of limits."""
     known = [field.name for field in fields(UploadLimits)]
     for name in changes:
         if name not in known:
@@ -82,9 +82,9 @@ POLICY = (
     "connect-src 'self'; frame-src 'self' data: blob:; object-src 'none'; base-uri 'self'; "
     "form-action 'none'"
 )
-"""Nothing comes from another host, and nothing goes there."""
+"""Of the page: nothing comes from another host, and nothing goes there."""
 
-OPEN = re.compile(
+_SERVED = re.compile(
     r"/|/(assets|static|svelte)/[^:]*|/config/?|/theme\.css|/favicon\.ico|/manifest\.json"
     r"|/gradio_api/(upload|upload_progress|theme\.css|startup-events|info|app_id)/?"
     r"|/gradio_api/queue/(join|data)|/gradio_api/(cancel|reset)/?"
@@ -95,12 +95,14 @@ OPEN = re.compile(
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 UPLOADS = "uploads"
-"""Where uploads arrive: as files while they are received, then in folders."""
+"""Folder where uploads arrive: as files while they are received, then in folders."""
 
-_WITHOUT_FILES, _PER_FILE = (
-    2**20,
-    2**12,
-)  # bytes of a request without an upload: paths and names
+# Bytes of a request without an upload: its fields, and the path and name of each file
+_FIELDS_BYTES = 2**20
+_BYTES_PER_FILE = 2**12
+
+# Seconds: a wait without an end cannot be interrupted on Windows
+_WAIT = 0.5
 
 
 class Gate:
@@ -121,46 +123,49 @@ class Gate:
         hosts: Sequence[str] | None = LOCAL,
         frames: bool = False,
     ) -> None:
-        self._app, self._folder, self._limits, self._hosts = app, folder, limits, hosts
+        self._app = app
+        self._folder = folder
+        self._limits = limits
+        self._hosts = hosts
         self._policy = POLICY if frames else f"{POLICY}; frame-ancestors 'none'"
-        self._receiving = 0  # uploads
+        self._n_receiving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Refuse a request, or pass it on and delete what is left of uploads that were cut off."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
-        headers = {
-            k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]
-        }
+        headers = {}
+        for name, value in scope["headers"]:
+            headers[name.decode("latin-1")] = value.decode("latin-1")
         refusal = self._refusal(scope["path"], scope["method"], headers)
         if refusal is not None:
+            status, text = refusal
             response = require("starlette.responses", "app").PlainTextResponse
-            await response(refusal[1], refusal[0])(scope, receive, send)
+            await response(text, status)(scope, receive, send)
         elif not _is_upload(scope["path"]):
             await self._app(scope, receive, self._with_policy(send))
         else:
-            self._receiving += 1
+            self._n_receiving += 1
             try:
                 await self._app(scope, receive, self._with_policy(send))
             finally:
-                self._receiving -= 1
-                if not self._receiving:
+                self._n_receiving -= 1
+                if not self._n_receiving:
                     _remove_partial(self._folder / UPLOADS)
 
     def _refusal(
         self, path: str, method: str, headers: Mapping[str, str]
     ) -> tuple[int, str] | None:
-        host = headers.get("host", "")
-        if self._hosts is not None and re.sub(r":\d+$", "", host) not in self._hosts:
-            return 421, "This app answers on this machine only."
-        if self._hosts is not None and headers.get("origin", "") not in (
-            "",
-            f"http://{host}",
-        ):
-            return 403, "This app answers its own page only."
-        if OPEN.fullmatch(path) is None:
+        """Return the status and the text of a request that is refused, None if it is not."""
+        if self._hosts is not None:
+            host = headers.get("host", "")
+            if re.sub(r":\d+$", "", host) not in self._hosts:
+                return 421, "This app answers on this machine only."
+            if headers.get("origin", "") not in ("", f"http://{host}"):
+                return 403, "This app answers its own page only."
+        if _SERVED.fullmatch(path) is None:
             return 404, "There is nothing here."
         length = headers.get("content-length", "")
         if method != "POST" or length == "0":
@@ -168,13 +173,10 @@ class Gate:
         if not length.isdigit():
             return 411, "A request should give its length."
         if not _is_upload(path):
-            most = _WITHOUT_FILES + self._limits.files * _PER_FILE
-            return (
-                (413, "That is more than this page sends.")
-                if int(length) > most
-                else None
-            )
-        if int(length) + used_bytes(self._folder) > self._limits.total_bytes:
+            limit = _FIELDS_BYTES + self._limits.files * _BYTES_PER_FILE
+            if int(length) > limit:
+                return 413, "That is more than this page sends."
+        elif int(length) + used_bytes(self._folder) > self._limits.total_bytes:
             return 413, (
                 f"No room: all uploads together may have {self._limits.total_bytes >> 20} MB. "
                 "Upload fewer images, or start the app again."
@@ -182,7 +184,8 @@ class Gate:
         return None
 
     def _with_policy(self, send: Send) -> Send:
-        extra = [
+        """Return `send` with a content policy in the headers of each answer."""
+        headers = [
             (b"content-security-policy", self._policy.encode()),
             (b"x-content-type-options", b"nosniff"),
             (b"referrer-policy", b"no-referrer"),
@@ -190,26 +193,31 @@ class Gate:
 
         async def with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), *extra]}
+                message = {
+                    **message,
+                    "headers": [*message.get("headers", []), *headers],
+                }
             await send(message)
 
         return with_policy
 
 
 def used_bytes(folder: Path) -> int:
-    """Of all files below a folder."""
+    """Return the bytes of all files below a folder."""
     total = 0
-    for where, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):  # just deleted
-                total += os.lstat(os.path.join(where, name)).st_size
+    for subfolder, _, names in os.walk(folder):
+        for name in names:
+            # It may have just been deleted
+            with suppress(OSError):
+                total += os.lstat(os.path.join(subfolder, name)).st_size
     return total
 
 
 def _remove_partial(uploads: Path) -> None:
     """Delete what Gradio leaves of uploads that were cut off."""
     for path in uploads.glob("*"):
-        with suppress(OSError):  # still open, on Windows
+        # On Windows it may still be open
+        with suppress(OSError):
             if path.is_file():
                 path.unlink()
 
@@ -238,8 +246,8 @@ def serve(
     Args:
         model: as for `FairTPTClassifier`.
         host: where to listen; anything but this machine lets others in.
-        port: a free one from 7860 on if None.
-        share: make a public link through Gradio's servers. Whoever knows it may use the app.
+        port: if None a free one, 7860 or higher.
+        share: make a public link through Gradio's servers. Anyone who knows it may use the app.
         open_browser: open the page.
         views: how many views of each image.
         device: for a model of a string, as for `FairTPTClassifier`.
@@ -252,28 +260,28 @@ def serve(
         ready: receives the address.
     """
     allowed = read_limits(limits or {})
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before it is imported
+    # Gradio reads it when it is imported
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     require("gradio", "app")
     from transformers.utils import logging
 
-    from fair_tta.lab.app._page import build_interface, is_embedded
+    from fair_tta.lab.app._page import build_interface, is_embedded_model
     from fair_tta.lab.app._questions import Classifiers
 
-    logging.disable_progress_bar()  # of loading weights
+    # Loading weights has one
+    logging.disable_progress_bar()
     classifiers = Classifiers(
         model, views=views, device=device, dtype=dtype, limits=allowed
     )
     with _stoppable() as stop, private_folder() as folder:
         is_local = is_loopback(host) and not share
         blocks = build_interface(
-            classifiers, folder, embedded=is_embedded(model), local=is_local
+            classifiers, folder, embedded=is_embedded_model(model), local=is_local
         )
         try:
             ready(launch(blocks, folder, allowed, host, port, share, open_browser))
-            while not stop.wait(
-                0.5
-            ):  # a wait without an end cannot be interrupted on Windows
+            while not stop.wait(_WAIT):
                 pass
         finally:
             blocks.close(verbose=False)
@@ -288,7 +296,7 @@ def launch(
     share: bool = False,
     open_browser: bool = False,
 ) -> str:
-    """Start the server in the background; returns the address."""
+    """Start the server in the background; return its address."""
     middleware = require("starlette.middleware", "app").Middleware
     gate = middleware(
         Gate,
@@ -324,14 +332,13 @@ def launch(
             f"`port` should be free (got {port}): choose another, or none for any ({error}).",
             argument="port",
         ) from error
-    blocks.share = (
-        False  # or pages for the public link would fetch scripts from another host
-    )
+    # Else pages of the public link would fetch scripts from another host
+    blocks.share = False
     return str(public or local)
 
 
 def theme() -> Any:
-    """Fonts that the reader's machine has: none is fetched."""
+    """Return a theme whose fonts are on the reader's machine: none is fetched."""
     gr = require("gradio", "app")
     base = gr.themes.Base(
         primary_hue="teal",
@@ -339,7 +346,8 @@ def theme() -> Any:
         font=["system-ui", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"],
         font_mono=["ui-monospace", "Menlo", "DejaVu Sans Mono", "monospace"],
     )
-    return base.set(  # Gradio's colours have too little contrast
+    # Gradio's own colours have too little contrast
+    return base.set(
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",
         block_info_text_color="*neutral_600",
@@ -351,17 +359,17 @@ def theme() -> Any:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can call a host of this name."""
+    """Return True if only this machine can call a host of this name."""
     try:
         return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
-    except ValueError:  # another name
+    except ValueError:
         return False
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that only this user can read, for uploads too; it is deleted at the end."""
-    before = os.environ.get("GRADIO_TEMP_DIR")
+    """Yield a folder that only this user can read, for uploads too; it is deleted at the end."""
+    gradio_folder = os.environ.get("GRADIO_TEMP_DIR")
     with tempfile.TemporaryDirectory(
         prefix="fair-tta-app-", ignore_cleanup_errors=True
     ) as name:
@@ -372,22 +380,25 @@ def private_folder() -> Iterator[Path]:
             yield Path(name)
         finally:
             del os.environ["GRADIO_TEMP_DIR"]
-            if before is not None:
-                os.environ["GRADIO_TEMP_DIR"] = before
+            if gradio_folder is not None:
+                os.environ["GRADIO_TEMP_DIR"] = gradio_folder
 
 
 @contextmanager
 def _stoppable() -> Iterator[Event]:
-    """An event that signals set, in the main thread; elsewhere signals are not ours."""
+    """Yield an event that signals set; outside the main thread no signal sets it."""
     stop = Event()
     if current_thread() is not main_thread():
         yield stop
         return
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    wanted = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {one: signal.signal(one, lambda *_: stop.set()) for one in wanted}
+    handlers = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        # Windows has no SIGHUP
+        if hasattr(signal, name):
+            number = getattr(signal, name)
+            handlers[number] = signal.signal(number, lambda *_: stop.set())
     try:
         yield stop
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

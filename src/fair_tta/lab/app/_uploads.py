@@ -34,46 +34,50 @@ from fair_tta.lab._unlabelled import (
     EXAMINATION_PAGE,
     examine_folder,
 )
-from fair_tta.lab.app._questions import Classifiers, Fields, need_reference
+from fair_tta.lab.app._questions import Classifiers, FormFields, need_reference
 from fair_tta.lab.app._server import UploadLimits
 from fair_tta.lab.runs._runner import Progress
 from fair_tta.methods._base import Adapter
 
-_LONGEST = 120  # characters of a name
-_FAR = 4096  # characters of a path
+# Letters, and bytes, of the name of a staged file without its ending
+_MAX_NAME = 120
+
+# Letters of a path in a label file; only its end is looked at
+_MAX_PATH = 4096
 
 
 class UploadedFile(NamedTuple):
-    """Where the server has put a file, and what the visitor calls it: any text, with folders."""
+    """Where the server has put a file, and the visitor's name for it: any text, with folders."""
 
     path: str
     name: str
 
 
-def images_among(files: Iterable[UploadedFile]) -> list[UploadedFile]:
-    """Those that look like images by their names; a folder has other files too."""
-    return [
-        file
-        for file in files
-        if os.path.splitext(file.name)[1].lower() in IMAGE_SUFFIXES
-    ]
+def only_images(files: Iterable[UploadedFile]) -> list[UploadedFile]:
+    """Return the files with names of images; a folder has other files too."""
+    images = []
+    for file in files:
+        suffix = os.path.splitext(file.name)[1]
+        if suffix.lower() in IMAGE_SUFFIXES:
+            images.append(file)
+    return images
 
 
 def plain_name(name: str) -> str:
-    """A name without folders and without characters that disks refuse.
+    """Return a name without folders and without characters that disks refuse.
 
     Example:
         >>> plain_name("../../etc/passwd"), plain_name("images/a b.jpg"), plain_name("..")
         ('passwd', 'a b.jpg', '_')
     """
-    plain = [c if c.isprintable() and c not in '<>:"|?*' else "_" for c in _last(name)]
-    stem, ending = os.path.splitext("".join(plain))
-    short = (
-        re.sub(r"^\.+", "_", stem)[:_LONGEST]
-        .encode()[:_LONGEST]
-        .decode("utf-8", "ignore")
-    )
-    return (short or "_") + ending[:10]
+    letters = ""
+    for letter in _last_part(name):
+        is_allowed = letter.isprintable() and letter not in '<>:"|?*'
+        letters += letter if is_allowed else "_"
+    stem, suffix = os.path.splitext(letters)
+    stem = re.sub(r"^\.+", "_", stem)[:_MAX_NAME]
+    stem = stem.encode()[:_MAX_NAME].decode("utf-8", "ignore")
+    return (stem or "_") + suffix[:10]
 
 
 def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile]:
@@ -83,29 +87,34 @@ def stage(files: Sequence[UploadedFile], folder: Path) -> dict[str, UploadedFile
     """
     folder.mkdir(parents=True)
     staged: dict[str, UploadedFile] = {}
-    taken: set[str] = set()  # as disks compare names that ignore case
-    for place, file in enumerate(files):
+    # As disks compare names that ignore case
+    folded_names: set[str] = set()
+    for number, file in enumerate(files):
         name = plain_name(file.name)
-        while (same := unicodedata.normalize("NFKC", name).casefold()) in taken:
-            name = f"{place}-{name}"
-        taken.add(same)
+        while _folded(name) in folded_names:
+            name = f"{number}-{name}"
+        folded_names.add(_folded(name))
         try:
             os.link(file.path, folder / name)
-        except FileExistsError:  # it must not be written to: it is a visitor's
+        except FileExistsError:
+            # It must not be overwritten: it is the upload of a visitor
             raise
-        except OSError:  # another disk
+        except OSError:
+            # The folder is on another disk
             shutil.copyfile(file.path, folder / name)
         staged[name] = file
     return staged
 
 
-def header(labels: str | Path, limits: UploadLimits) -> list[str]:
-    """The columns of a label file, which is text and neither too long nor too wide."""
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def read_header(labels: str | Path, limits: UploadLimits) -> list[str]:
+    """Return the columns of a label file, which is text and neither too long nor too wide."""
     with open(labels, "rb") as file:
-        if file.read(4) in (
-            b"PK\3\4",
-            b"PAR1",
-        ):  # which may be small and hold very much
+        # Spreadsheets and parquet files are compressed: a small one may hold very much
+        if file.read(4) in (b"PK\3\4", b"PAR1"):
             raise FairTTAError(
                 "`labels_csv` should be text: save the table as CSV.",
                 argument="labels_csv",
@@ -116,68 +125,73 @@ def header(labels: str | Path, limits: UploadLimits) -> list[str]:
     return table.header
 
 
-def guessed(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
-    """The column of paths, that of classes, and what should not matter if one is left.
+def guess_columns(columns: list[str]) -> tuple[str | None, str | None, list[str]]:
+    """Return the column of paths, that of classes, and what should not matter if one is left.
 
     Example:
-        >>> guessed(["file", "place", "label"])
+        >>> guess_columns(["file", "place", "label"])
         ('file', 'label', ['place'])
     """
-    where = usual_column(columns, PATH_COLUMNS)
-    others = [name for name in columns if name != where]
-    classes = next(
-        (n for n in others if n.lower() in ("class", "label", "target")), None
-    )
+    path_column = usual_column(columns, PATH_COLUMNS)
+    others = [name for name in columns if name != path_column]
     if len(others) == 1:
-        classes = others[0]
-    left = [name for name in others if name != classes]
-    return where, classes, left if len(left) == 1 else []
+        return path_column, others[0], []
+    target = None
+    for name in others:
+        if name.lower() in ("class", "label", "target"):
+            target = name
+            break
+    sensitive = [name for name in others if name != target]
+    return path_column, target, sensitive if len(sensitive) == 1 else []
 
 
 def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelValues:
-    """The rows of an uploaded label file, of staged images only.
+    """Return the rows of an uploaded label file, of staged images only.
 
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
     """
-    known: defaultdict[str, list[str]] = defaultdict(list)
+    staged_names: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in staged.items():
-        known[_last(file.name)].append(name)
+        staged_names[_last_part(file.name)].append(name)
     values = labels.scan()
     column = values._columns[0]
-    rows = [
-        row._replace(cells={**row.cells, column: _found(row.cells[column], known)})
-        if isinstance(row, LabelRow)
-        else row
-        for row in values._rows
-    ]
+    rows = []
+    for row in values._rows:
+        if isinstance(row, LabelRow):
+            path = _staged_path(row.cells[column], staged_names)
+            row = row._replace(cells={**row.cells, column: path})
+        rows.append(row)
     return replace(values, _rows=rows)
 
 
-def _last(name: str) -> str:
-    """The last part of a path of any machine: ``1.png`` of ``D:\\faces\\1.png``."""
-    parts = re.split(r"[/\\]", name[-_FAR:])
-    return next((p for p in reversed(parts) if p.strip() and p not in (".", "..")), "")
+def _last_part(path: str) -> str:
+    """Return the last part of a path of any machine: ``1.png`` of ``D:\\faces\\1.png``."""
+    for part in reversed(re.split(r"[/\\]", path[-_MAX_PATH:])):
+        if part.strip() and part not in (".", ".."):
+            return part
+    return ""
 
 
-def _found(cell: str, known: Mapping[str, Sequence[str]]) -> str:
-    """The upload that a path stands for, or why there is none; that names no file either."""
-    names = known.get(_last(cell), ())
+def _staged_path(path: str, staged_names: Mapping[str, Sequence[str]]) -> str:
+    """Return the upload that a path stands for, or why there is none; that is no file either."""
+    names = staged_names.get(_last_part(path), ())
     if len(names) == 1:
         return names[0]
     if names:
-        return f"several uploads are called {plain_name(cell)}"
-    return f"not uploaded: {plain_name(cell)}" if cell.strip() else ""
+        return f"several uploads are called {plain_name(path)}"
+    return f"not uploaded: {plain_name(path)}" if path.strip() else ""
 
 
 def staged_reference(
     methods: Mapping[str, Adapter], files: Sequence[UploadedFile], out: Path
 ) -> Path | None:
-    """A new folder of reference images; None without any, or if no method needs them."""
+    """Return a new folder of reference images; None without any, or if no method needs them."""
     if not files or not need_reference(methods):
         return None
-    stage(files, out / "reference")
-    return out / "reference"
+    folder = out / "reference"
+    stage(files, folder)
+    return folder
 
 
 def examine_uploads(
@@ -191,13 +205,14 @@ def examine_uploads(
     embed_images: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Examine images; the page first, then the document, and why some could not be used."""
+    """Examine images; return the page, the document, and why some could not be used."""
     if not classifier.sensitive:
         raise FairTTAError(
             "`sensitive` should name at least two values (got none).",
             argument="sensitive",
         )
-    folder, problems = out / "images", list[str]()
+    folder = out / "images"
+    problems: list[str] = []
     try:
         paths = [str(folder / name) for name in stage(files, folder)]
         options = FolderExaminationOptions(
@@ -213,12 +228,13 @@ def examine_uploads(
         examine_folder(classifier, methods, lambda: paths, out, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if not problems:
-        return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
-    with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
-        for row in ("problem", *problems):
-            write_csv_row(file, [row])
-    return [out / EXAMINATION_PAGE, out / EXAMINATION_FILE, out / PROBLEMS_FILE]
+    made = [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
+    if problems:
+        made.append(out / PROBLEMS_FILE)
+        with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
+            for row in ("problem", *problems):
+                write_csv_row(file, [row])
+    return made
 
 
 def audit_uploads(
@@ -226,7 +242,7 @@ def audit_uploads(
     methods: Mapping[str, Adapter],
     files: Sequence[UploadedFile],
     labels: Labels,
-    fields: Fields,
+    fields: FormFields,
     out: Path,
     *,
     reference: Sequence[UploadedFile] = (),
@@ -234,7 +250,7 @@ def audit_uploads(
     embed_images: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Path]:
-    """Audit images group by group; the report first, then the other files.
+    """Audit images group by group; return the report, then the other files.
 
     Images are staged in the folder of `labels`, which is new. Names that `fields` lacks are the
     values of the columns.
@@ -244,10 +260,10 @@ def audit_uploads(
             "choose the column of classes and at least one that should not matter."
         )
     try:
-        header(labels.file, classifiers.limits)
+        read_header(labels.file, classifiers.limits)
         values = read_uploaded(labels, stage(files, labels.images))
         result = audit_folder(
-            classifiers.of(fields, values),
+            classifiers.get(fields, values),
             methods,
             values,
             out,
@@ -260,11 +276,7 @@ def audit_uploads(
         )
     finally:
         shutil.rmtree(labels.images, ignore_errors=True)
-    names = [
-        REPORT_FILE,
-        AUDIT_FILE,
-        CARD_FILE,
-        PREDICTIONS_FILE,
-        *([PROBLEMS_FILE] if result.problems else []),
-    ]
+    names = [REPORT_FILE, AUDIT_FILE, CARD_FILE, PREDICTIONS_FILE]
+    if result.problems:
+        names.append(PROBLEMS_FILE)
     return [out / name for name in names]

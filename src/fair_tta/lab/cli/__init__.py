@@ -1,7 +1,6 @@
 """The command ``fair-tta``.
 
-A command imports what it works with when it runs, so that help and completion do not wait for
-PyTorch.
+A command imports its libraries when it runs, so that help and completion do not wait for PyTorch.
 """
 
 from __future__ import annotations
@@ -35,13 +34,14 @@ for group, functions in {
 }.items():
     for function in functions:
         name = function.__name__.removesuffix("_command")
+        # typer would cut the summary after 45 characters
         summary = (function.__doc__ or "").partition("\n\n")[0]
-        summary = " ".join(summary.split())  # typer would cut it
+        summary = " ".join(summary.split())
         app.command(name, short_help=summary, rich_help_panel=group)(function)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"fair-tta {__version__}")
         raise typer.Exit
 
@@ -58,13 +58,12 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Zero-shot predictions that depend less on an attribute you name, and how large the gap is.
+    """Measure and reduce how much zero-shot predictions depend on an attribute that you name.
 
-    Exit codes: 0 done; 1 an error in fair-tta itself; 2 the command is wrong; 3 the input cannot
-    be used; 4 done, but some rows or images were left out; 5 done, and a --fail-if of an audit
-    holds; 130 stopped by Ctrl-C; 141 the reader of the output went away.
+    Exit codes: 0 done; 1 error in fair-tta itself; 2 wrong usage; 3 unusable input; 4 done, but
+    some rows or images were left out; 5 done, and a --fail-if threshold was exceeded; 130 stopped
+    by Ctrl-C; 141 the reader of the output has gone.
     """
-    if isinstance(
-        sys.stdout, TextIOWrapper
-    ):  # of files and pipes, not UTF-8 on Windows
+    # Files and pipes are not UTF-8 on Windows
+    if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""``fair-tta audit``: how large is the gap, and what do methods make of it?"""
+"""``fair-tta audit``: measure methods on labelled images, group by group."""
 
 from __future__ import annotations
 
@@ -37,17 +37,21 @@ def audit_command(
     context: typer.Context,
     *,
     images: Annotated[
-        Path | None, typer.Option(help="Folder of the images.", show_default=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the images.", show_default=False),
     ] = None,
     label_file: LabelOptions,
-    out: Annotated[Path, typer.Option(help="Folder for rows, audit and report.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder for predictions, audit and report."),
+    ],
     prompts: LabelPromptOptions,
     harmful: Annotated[
         list[str],
         typer.Option(
             metavar="TEXT",
-            help="Classes that nobody should be answered with, 'crime: thief,criminal'; they are "
-            "added to the targets. Reported by group.",
+            help="Classes that harm people, such as 'crime: thief,criminal'. They are added to the "
+            "targets, and their rates are reported for each group.",
         ),
     ] = [],  # noqa: B006
     adapters: AuditedMethodsOption = DEFAULT_METHODS,
@@ -57,11 +61,12 @@ def audit_command(
     thresholds: ThresholdOptions,
     run: ReportRunOptions,
 ) -> None:
-    """Measure answers group by group, for several methods on the same images.
+    """Measure several methods on the same labelled images, group by group.
 
-    Without --targets or --sensitive the names are the values in the columns. Finished rows are on
-    disk: after Ctrl-C or a kill the same command goes on. Rows and images that cannot be used
-    are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if holds.
+    Without --targets or --sensitive the values in the columns are the names. Finished predictions
+    are saved: after Ctrl-C or a crash the same command resumes. Rows and images that cannot be used
+    are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if threshold is
+    exceeded.
     """
     reject_unused_options(
         context,
@@ -70,16 +75,16 @@ def audit_command(
         encoder.unused(images is not None),
         reference_set.unused(),
     )
-    done = 0
+    n_finished = 0
 
     def stopped() -> str:
-        return f"Stopped; {done} rows are finished. {RESUME_HINT}"
+        return f"Stopped; {n_finished} rows are finished. {RESUME_HINT}"
 
     with errors_as_exit_codes(
         context, stopped, images_dir="--images", labels_csv="--labels"
     ):
         # A wrong label file is refused before PyTorch is imported
-        values, asked = labels_from_options(images, label_file, prompts, encoder, out)
+        values, parsed = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._judge import read_thresholds
         from fair_tta.lab._folder import FolderRun
@@ -105,14 +110,14 @@ def audit_command(
             methods,
         )
         harmful_sets = parse_option("--harmful", parse_harmful_sets, harmful)
-        targets = dict(asked.targets)
+        targets = dict(parsed.targets)
         for classes in harmful_sets.values():
             for name, phrase in classes.items():
                 targets.setdefault(name, phrase)
 
         classifier = make_classifier(
             context,
-            replace(asked, targets=targets),
+            replace(parsed, targets=targets),
             encoder,
             seed=encoder.seed,
             views=encoder.views,
@@ -122,8 +127,8 @@ def audit_command(
             update_rows = bars("rows")
 
             def count(finished: int, total: int) -> None:
-                nonlocal done
-                done = finished
+                nonlocal n_finished
+                n_finished = finished
                 update_rows(finished, total)
 
             options = FolderAuditOptions(

@@ -1,4 +1,4 @@
-"""``fair-tta compare``: files of predictions, group by group, without a model."""
+"""``fair-tta compare``: measure files of predictions, group by group, without a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fair_tta.lab.cli._labels import log_path_column, print_and_exit
 from fair_tta.lab.cli._names import parse_renames, parse_target_texts
 from fair_tta.lab.cli._options import (
     LAST_FILE,
-    ColumnOptions,
+    FileColumnOptions,
     FileThresholdOptions,
 )
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fair_tta.datasets._records import Record
     from fair_tta.lab._folder import FolderAudit
 
-_SHOWN_RENAMES = 20  # answers that a message shows how to rename
+_SHOWN_RENAMES = 20  # options in a message
 
 
 @with_shared_options
@@ -38,49 +38,49 @@ def compare_command(
         typer.Argument(
             metavar="FILE",
             help="CSV files as `fair-tta predict --csv` writes them, or with any column of "
-            "answers; the first is what others are compared with.",
+            "predicted classes. The others are compared with the first.",
         ),
     ],
     *,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="CSV file.", show_default="columns of the first FILE"),
-    ] = None,
-    columns: ColumnOptions,
+    columns: FileColumnOptions,
     answer_column: Annotated[
         list[str],
-        typer.Option(metavar="COLUMN", help="Column of the answers; or one for each."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the predicted classes: one for all files, or one for each.",
+        ),
     ] = ["label"],  # noqa: B006
     targets: Annotated[
         list[str],
         typer.Option(
             metavar="NAMES",
-            help="All classes, 'cat,dog', if some have no row in the labels.",
-            show_default="the labels",
+            help="All classes, such as 'cat,dog', if some do not occur in the labels.",
+            show_default="the classes in the labels",
         ),
     ] = [],  # noqa: B006
     rename: Annotated[
         list[str],
         typer.Option(
             metavar="TEXT",
-            help="'column: value=label' for values of the labels and of the answers.",
+            help="Replace a value of the labels or of the predictions: 'column: value=label'.",
         ),
     ] = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option(help="Folder for audit and report.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the audit and the report."),
     ] = None,
     thresholds: FileThresholdOptions,
 ) -> None:
-    """Compare files of predictions on the same images, group by group, without a model.
+    """Compare files of predictions for the same images, group by group, without a model.
 
-    Rows are matched by path or id. Those that are not in all files are left out and counted.
-    Answers that are no class are counted and are wrong; it is an error if no answer of a FILE is
-    one. The exit code is 4 if there are such rows or answers, or 5 if a --fail-if holds. One FILE
-    alone is measured.
+    Rows are matched by path or id; those that are missing in a file are left out and counted. A
+    prediction that is not a class is counted as wrong, and a FILE without any class is an error.
+    The exit code is 4 if there are such rows or predictions, or 5 if a --fail-if threshold is
+    exceeded. A single FILE is measured.
     """
     if len(answer_column) not in (1, len(files)):
         raise typer.BadParameter(
-            "give one, or one for each FILE.", param_hint="--answer-column"
+            "name one column, or one for each FILE.", param_hint="--answer-column"
         )
     with errors_as_exit_codes(context, labels_csv="--labels"):
         from msgspec import structs
@@ -91,10 +91,10 @@ def compare_command(
         from fair_tta.lab._folder import AUDIT_FILE, CARD_FILE, REPORT_FILE
         from fair_tta.lab.report import write_report
 
-        # Runs have the names of their files, and of their columns where files are the same
-        answer_columns = (
-            answer_column * len(files) if len(answer_column) == 1 else answer_column
-        )
+        # Predictions are named by their files, and by their columns if names of files repeat
+        answer_columns = answer_column
+        if len(answer_column) == 1:
+            answer_columns = answer_column * len(files)
         sources = list(zip(files, answer_columns, strict=True))
         names = [file.stem for file in files]
         if len(set(names)) < len(names):
@@ -112,7 +112,7 @@ def compare_command(
 
         truth = Labels(
             Path(),
-            labels or files[0],
+            columns.labels or files[0],
             columns.target_column,
             tuple(columns.sensitive_column),
             columns.path_column,
@@ -122,15 +122,17 @@ def compare_command(
             Labels(Path(), file, column, (), columns.path_column).scan()
             for file, column in sources
         ]
-        chosen = {(run.labels.file, run.path_column): run for run in (truth, *answers)}
-        for run in chosen.values():
-            log_path_column(run)
+        by_path_column = {
+            (table.labels.file, table.path_column): table for table in (truth, *answers)
+        }
+        for table in by_path_column.values():
+            log_path_column(table)
         truth, *answers = rename_values([truth, *answers], renames)
         classes = {*truth.labels_in(columns.target_column), *named_classes}
         for column in columns.sensitive_column:
             truth.check_spellings(column)
-        for run in answers:
-            _suggest_renames(run, classes)
+        for table in answers:
+            _suggest_renames(table, classes)
 
         result = _measure_matched_rows(
             truth, dict(zip(names, answers, strict=True)), classes
@@ -148,7 +150,7 @@ def compare_command(
         print_and_exit(replace(result, audit=audit, out=out))
 
 
-def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
+def _suggest_renames(answers: LabelValues, classes: Collection[str]) -> None:
     """Log how to rename answers that may mean a class.
 
     Raises:
@@ -159,132 +161,148 @@ def _suggest_renames(run: LabelValues, classes: Collection[str]) -> None:
     from fair_tta.errors import DatasetError
     from fair_tta.metrics._estimates import list_names
 
-    column = run.labels.target
-    file = run.labels.file.name
-    counts = run.value_counts[column]
+    column = answers.labels.target
+    file = answers.labels.file.name
+    counts = answers.value_counts[column]
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
     known = {*classes, *(csv_cell(name) for name in classes)}
-    renamed = run.labels.rename.get(column, {})
+    renamed = answers.labels.rename.get(column, {})
     unknown = [answer for answer in counts if renamed.get(answer, answer) not in known]
     unknown.sort(key=lambda answer: -counts[answer])
+
+    # By similar spelling, or by equal meaning as 1.0 and 1
     meant = guess_labels(unknown, sorted(classes))
     by_meaning = {cell_meaning(label): label for label in classes}
-    for answer in unknown:  # 1.0 is the label 1
+    for answer in unknown:
         if cell_meaning(answer) in by_meaning:
             meant.setdefault(answer, by_meaning[cell_meaning(answer)])
     if len(unknown) < len(counts) or not unknown:
         if meant:
-            options = [
-                rename_option(column, answer, label) for answer, label in meant.items()
-            ]
+            options = [rename_option(column, *pair) for pair in meant.items()]
             log(f"Some answers of {file!r} read like labels: {' '.join(options)}")
         return
 
-    options = [
-        rename_option(column, answer, meant.get(answer, "LABEL"))
-        for answer in unknown[:_SHOWN_RENAMES]
+    options = []
+    for answer in unknown[:_SHOWN_RENAMES]:
+        label = meant.get(answer, "LABEL")
+        options.append(rename_option(column, answer, label))
+    placeholder = ""
+    if len(meant) < len(unknown):
+        placeholder = ", with a label in place of LABEL"
+    shown_answers = [
+        f"{escape_invisible(name)!r} ({counts[name]} rows)" for name in unknown
     ]
-    placeholder = (
-        "" if len(meant) == len(unknown) else ", with a label in place of LABEL"
-    )
-    answers = list_names(
-        [f"{escape_invisible(answer)!r} ({counts[answer]} rows)" for answer in unknown]
-    )
-    labels = list_names([repr(escape_invisible(label)) for label in sorted(classes)])
+    shown_labels = [repr(escape_invisible(label)) for label in sorted(classes)]
     raise DatasetError(
-        f"no answer of {file!r} is among the labels: column {column!r} holds {answers}; "
-        f"labels are {labels}. Choose another --answer-column, or rename the "
-        f"answers{placeholder}:\n{' '.join(options)}"
+        f"no answer of {file!r} is among the labels: column {column!r} holds "
+        f"{list_names(shown_answers)}; labels are {list_names(shown_labels)}. Choose another "
+        f"--answer-column, or rename the answers{placeholder}:\n{' '.join(options)}"
     )
 
 
 def _measure_matched_rows(
-    truth: LabelValues, runs: Mapping[str, LabelValues], classes: Collection[str]
+    truth: LabelValues, answers: Mapping[str, LabelValues], classes: Collection[str]
 ) -> FolderAudit:
-    """Measure all runs on the rows that every file has, and list what was left out."""
+    """Measure the answers of all files on the rows that every file has.
+
+    Args:
+        truth: the true labels.
+        answers: the answers by the name of their file.
+        classes: all classes.
+    """
     from fair_tta.auditing import audit, compare
     from fair_tta.datasets._records import Problem, ProblemKind, collect_records
     from fair_tta.errors import FairTTAError, SmallGroupWarning, UnknownAnswerWarning
     from fair_tta.lab._folder import FolderAudit
 
-    records, problems = collect_records(truth.records(check_images=False))
-    answers = {
-        name: collect_records(run.records(check_images=False))[0]
-        for name, run in runs.items()
-    }
+    true_records, problems = collect_records(truth.records(check_images=False))
+    answer_records = {}
+    for name, values in answers.items():
+        answer_records[name], _ = collect_records(values.records(check_images=False))
 
     # Rows of all files are matched by their paths
-    first_paths = [_spelt_path(record) for record in next(iter(answers.values()))]
-    labels = _records_by_path(records, first_paths)
-    tables = {name: _records_by_path(rows, labels) for name, rows in answers.items()}
-    by_file = [(truth.labels.file.name, labels), *tables.items()]
-    keys = []
-    for key in dict.fromkeys(
-        key for table in (labels, *tables.values()) for key in table
-    ):
-        lacking = [name for name, table in by_file if key not in table]
-        if lacking:
-            what = f"{key} (not in {', '.join(lacking)})"
-            problems = problems.add(Problem(ProblemKind.UNMATCHED, what))
+    first_records = next(iter(answer_records.values()))
+    first_paths = [_unquoted_path(record) for record in first_records]
+    labels = _records_by_path(true_records, first_paths)
+    tables = {}
+    for name, records in answer_records.items():
+        tables[name] = _records_by_path(records, labels)
+    files = [(truth.labels.file.name, labels), *tables.items()]
+    all_paths: dict[str, None] = {}  # in the order of the files
+    for _, table in files:
+        all_paths |= dict.fromkeys(table)
+    matched_paths = []
+    for path in all_paths:
+        missing_in = [name for name, table in files if path not in table]
+        if missing_in:
+            text = f"{path} (not in {', '.join(missing_in)})"
+            problems = problems.add(Problem(ProblemKind.UNMATCHED, text))
         else:
-            keys.append(key)
-    if not keys:
+            matched_paths.append(path)
+    if not matched_paths:
         text = "no row is in all files: match them by another column (`path_column`)."
         raise FairTTAError("\n".join([text, *problems.lines()]))
 
     # `predict --csv` writes names as spreadsheets and terminals can take them
-    names = {csv_cell(record.target): record.target for record in records}
-    y_true = [labels[key].target for key in keys]
-    y_pred = {}
+    names_in_cells = {csv_cell(record.target): record.target for record in true_records}
+    y_true = [labels[path].target for path in matched_paths]
+    y_pred: dict[str, list[str]] = {}
     for name, table in tables.items():
-        y_pred[name] = [names.get(table[key].target, table[key].target) for key in keys]
-    used = {*y_true}.union(*y_pred.values())
-    sensitive = {
-        attribute: [labels[key].sensitive[attribute] for key in keys]
-        for attribute in truth.labels.sensitive
-    }
+        cells = [table[path].target for path in matched_paths]
+        y_pred[name] = [names_in_cells.get(cell, cell) for cell in cells]
+    used_names = set(y_true).union(*y_pred.values())
+    sensitive = {}
+    for attribute in truth.labels.sensitive:
+        sensitive[attribute] = [
+            labels[path].sensitive[attribute] for path in matched_paths
+        ]
+    audits = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallGroupWarning)  # the audit has both
+        # The audit contains both warnings
+        warnings.simplefilter("ignore", SmallGroupWarning)
         warnings.simplefilter("ignore", UnknownAnswerWarning)
-        audits = [
-            audit(
+        for name, predicted in y_pred.items():
+            measured = audit(
                 y_true,
-                y_pred[name],
+                predicted,
                 sensitive,
                 name=name,
-                targets=sorted(used.intersection(classes)),
-                clusters=[labels[key].cluster for key in keys],
+                targets=sorted(used_names.intersection(classes)),
+                clusters=[labels[path].cluster for path in matched_paths],
                 provenance={"problems": problems.to_dict()},
             )
-            for name in runs
-        ]
+            audits.append(measured)
     return FolderAudit(compare(audits), problems, None, {})
 
 
 def _records_by_path(
-    records: Sequence[Record], known: Collection[str]
+    records: Sequence[Record], known_paths: Collection[str]
 ) -> dict[str, Record]:
-    """Return records by path, without the folders that all of them begin with if more paths are
-    `known` so."""
-    known = set(known)
-    parts = [_spelt_path(record).split("/") for record in records]
+    """Return records by path.
+
+    Of the folders that all paths begin with, as many are dropped as makes the most paths known.
+    """
+    known = set(known_paths)
+    parts = [_unquoted_path(record).split("/") for record in records]
     folders = [part[:-1] for part in parts]
     n_shared = len(os.path.commonprefix(folders))  # noqa: RUF071, of lists
-    best_keys: list[str] = []
+    best_paths: list[str] = []
     most_known = -1
     for depth in range(n_shared + 1):
-        keys = ["/".join(part[depth:]) for part in parts]
-        n_known = len(known.intersection(keys))
+        paths = ["/".join(part[depth:]) for part in parts]
+        n_known = len(known.intersection(paths))
         if n_known > most_known:
-            best_keys = keys
+            best_paths = paths
             most_known = n_known
-    return dict(zip(best_keys, records, strict=True))
+    return dict(zip(best_paths, records, strict=True))
 
 
-def _spelt_path(record: Record) -> str:
-    """Return the path as `predict --csv` writes it, except for the sign before a formula."""
+def _unquoted_path(record: Record) -> str:
+    """Return the path as `predict --csv` writes it, without the apostrophe before a formula."""
     path = printable(record.key)
     if path.startswith("'") and csv_cell(path[1:]) == path:
-        return path[1:]  # folders may stand before, where it is not a formula
+        return path[
+            1:
+        ]  # below a folder the path is not a formula, and has no apostrophe
     return path

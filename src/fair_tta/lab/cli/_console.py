@@ -18,19 +18,21 @@ import fair_tta
 from fair_tta._io import printable_lines
 from fair_tta.errors import FairTTAError
 
-EXIT_UNUSABLE_INPUT = 3  # the input
-EXIT_LEFT_OUT = 4  # some rows or images, the rest is done
-EXIT_THRESHOLD_FAILED = 5  # a threshold, the audit is done
-EXIT_INTERRUPTED = 130  # by Ctrl-C
-EXIT_PIPE_CLOSED = 141  # as the shell reports a program that SIGPIPE ended
-_PACKAGE = str(Path(fair_tta.__file__).parent)  # whose warnings are notes
+# click ends with 0 after success, 1 after an exception that is not caught, 2 after a usage error
+EXIT_UNUSABLE_INPUT = 3
+EXIT_LEFT_OUT = 4  # done, but some rows or images were left out
+EXIT_THRESHOLD_FAILED = 5  # done, and a threshold of --fail-if was exceeded
+EXIT_INTERRUPTED = 130  # as shells report SIGINT, 128 + 2
+EXIT_PIPE_CLOSED = 141  # as shells report SIGPIPE, 128 + 13
+
+_PACKAGE_FOLDER = str(Path(fair_tta.__file__).parent)
 _DISK_FULL_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 
 T = TypeVar("T")
 
 
 def log(text: str) -> None:
-    """Lines on stderr."""
+    """Print lines on stderr."""
     from fair_tta.lab._terminal import print_text
 
     print_text(text, stderr=True, wrap=False)
@@ -42,10 +44,12 @@ def errors_as_exit_codes(
     stopped: Callable[[], str] = lambda: "Stopped.",
     **names: str,
 ) -> Iterator[None]:
-    """Errors of the input become a message and an exit code, without a traceback; our warnings
-    become messages. Ctrl-C is answered with `stopped`.
+    """Turn errors of the input into a message and an exit code, and our warnings into notes.
 
-    Options of the command have the names of arguments; `names` are those that differ.
+    Args:
+        context: the call of the command, whose options replace arguments in messages.
+        stopped: returns the message that follows Ctrl-C.
+        names: the options whose names differ from those of the arguments.
     """
     try:
         with _warnings_as_notes():
@@ -55,16 +59,16 @@ def errors_as_exit_codes(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except (FairTTAError, OSError, ImportError, MemoryError) as error:
         if is_closed_pipe(error):
-            raise  # to `Commands`
+            raise  # `Commands.main` ends quietly
         log(f"Error: {_error_text(error, _option_names(context) | names)}")
         raise typer.Exit(EXIT_UNUSABLE_INPUT) from None
 
 
 class Commands(TyperGroup):
-    """All commands; they end quietly where the reader of the output has enough, as `head` does."""
+    """Group of all commands."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """See typer, which ends with 1 then."""
+        """Run a command, which ends quietly if the output is closed, as by `head`."""
         try:
             try:
                 return super().main(*arguments, **options)
@@ -73,11 +77,12 @@ class Commands(TyperGroup):
         except (OSError, SystemExit) as error:
             if not is_closed_pipe(error):
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python still holds
+            # Python flushes stdout once more when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(EXIT_PIPE_CLOSED)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands below the groups that they were registered in."""
+        """Write the commands below the titles of their groups."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             row = (name, command.short_help or "")
@@ -89,31 +94,39 @@ class Commands(TyperGroup):
     def make_context(
         self, info_name: str | None, args: list[str], *more: Any, **extra: Any
     ) -> Any:
-        """Help of a command reads no values: typer would import pydantic, half of the start."""
+        """Print the help of a command without parsing values.
+
+        To parse them typer imports pydantic, which takes half of the time until help is shown.
+        """
         is_help = args[1:] == ["--help"] and args[0] in self.commands
-        if is_help and not extra.get("resilient_parsing"):  # which completion asks for
-            above = self.context_class(self, info_name=info_name)
+        is_completion = bool(extra.get("resilient_parsing"))
+        if is_help and not is_completion:
+            parent = self.context_class(self, info_name=info_name)
             command = self.commands[args[0]]
-            context = command.context_class(command, info_name=args[0], parent=above)
+            context = command.context_class(command, info_name=args[0], parent=parent)
             typer.echo(command.get_help(context))
             raise typer.Exit
         return super().make_context(info_name, args, *more, **extra)
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Whether the reader of the output went away; typer and rich make an exit of it."""
-    first = error.__context__ if isinstance(error, SystemExit) else error
-    if (
-        isinstance(first, OSError)
-        and first.filename is None
-        and sys.platform == "win32"
-    ):
-        return first.errno in (errno.EPIPE, errno.EINVAL)
-    return isinstance(first, BrokenPipeError)
+    """Return whether an error means that the reader of the output has gone."""
+    # typer and rich turn the error into an exit
+    cause = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(cause, BrokenPipeError):
+        return True
+    # Windows reports "invalid argument", as it does for names of files
+    return (
+        sys.platform == "win32"
+        and isinstance(cause, OSError)
+        and cause.errno == errno.EINVAL
+        and cause.filename is None
+    )
 
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
+    """Print warnings of this package as notes; others are shown unchanged."""
     with warnings.catch_warnings():
         show_foreign = warnings.showwarning
 
@@ -121,16 +134,14 @@ def _warnings_as_notes() -> Iterator[None]:
             message: Warning | str,
             category: type[Warning],
             filename: str,
-            *place: Any,
+            *line: Any,
             **more: Any,
         ) -> None:
-            is_ours = (
-                category.__module__.startswith("fair_tta.") or _PACKAGE in filename
-            )
-            if is_ours:
+            is_our_class = category.__module__.startswith("fair_tta.")
+            if is_our_class or _PACKAGE_FOLDER in filename:
                 log(f"Note: {message}")
             else:
-                show_foreign(message, category, filename, *place, **more)
+                show_foreign(message, category, filename, *line, **more)
 
         warnings.showwarning = show_note
         yield
@@ -140,27 +151,28 @@ def _error_text(error: Exception, names: Mapping[str, str]) -> str:
     if isinstance(error, FairTTAError):
         return error._named(names)
     if isinstance(error, MemoryError):
-        return "there is not enough memory: try a smaller --batch-size, or fewer --workers."
+        return "out of memory: try a smaller --batch-size, or fewer --workers."
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
-        return f"no room to write ({error}): make room and run the same command again."
+        return f"the disk is full ({error}): free some space and run the same command again."
     if isinstance(error, OSError) and error.filename is not None:
-        name = (
-            error.filename2 or error.filename
-        )  # the second is the one that is replaced
-        return f"cannot use {str(name)!r} ({error.strerror}): check the path."
+        # A replacement has two paths, of which users know the second
+        path = error.filename2 or error.filename
+        return f"cannot use {str(path)!r} ({error.strerror}): check the path."
     return str(error)
 
 
 def _option_names(context: typer.Context | None) -> dict[str, str]:
-    """The options of a command, by the names of its parameters."""
-    parameters = [] if context is None else context.command.params
-    return {
-        p.name: p.opts[0] for p in parameters if p.name and p.opts[0].startswith("--")
-    }
+    """Return the options of a command by the names of its parameters."""
+    names = {}
+    for parameter in [] if context is None else context.command.params:
+        option = parameter.opts[0]
+        if parameter.name and option.startswith("--"):
+            names[parameter.name] = option
+    return names
 
 
 def parse_option(option: str, read: Callable[..., T], *arguments: object) -> T:
-    """Read an option; what cannot be read is a usage error that names the option."""
+    """Read the text of an option, or raise a usage error that names the option."""
     try:
         return read(*arguments)
     except FairTTAError as error:

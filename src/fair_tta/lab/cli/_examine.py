@@ -1,4 +1,4 @@
-"""``fair-tta examine``: what can be seen without labels?"""
+"""``fair-tta examine``: look at images without labels."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ from fair_tta.lab.cli._options import (
 def examine_command(
     context: typer.Context,
     *,
-    images: ImageOptions,
     prompts: AttributePromptOptions,
     adapters: ExaminedMethodsOption = ["association-correction"],  # noqa: B006
     reference_set: ReferenceOptions,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The examination as JSON.")
+        bool, typer.Option("--json", help="Print the examination as JSON.")
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for examine.json, examine.html and finished answers; the same command "
-            "goes on after a stop.",
-            show_default="keep none",
+            metavar="DIR",
+            help="Folder for examine.json, examine.html and predictions; the same command resumes "
+            "from there.",
+            show_default="save nothing",
         ),
     ] = None,
+    images: ImageOptions,
     encoder: ViewEncoderOptions,
     run: ReportRunOptions,
 ) -> None:
-    """Look at images without labels: what the model perceives, and what methods would change.
+    """Show what the model perceives in unlabelled images, and what methods would change.
 
-    It is the model's own perception, not a measurement on people. An image or folder that cannot
+    This is the model's own perception, not a measurement of people. An image or folder that cannot
     be read is listed and does not stop the others; the exit code is then 4.
     """
     reject_unused_options(
@@ -110,7 +111,7 @@ def examine_command(
                 engine=Local(run.workers),
                 model=encoder.loadable_model,
                 restart=run.restart,
-                # A terminal waits for the answer to each line
+                # People who type paths wait for the answer to each line
                 read_ahead=not images.has_stdin,
                 embed_images=run.embed_images and encoder.features is None,
                 reference=reference_set.reference,
@@ -133,8 +134,7 @@ def examine_command(
                 files = f"{EXAMINATION_FILE}, {EXAMINATION_PAGE} {inside}, {ROWS_FILE}"
                 print_text(f"Written to {out}: {files}", wrap=False)
     if n_failed:
-        log(
-            f"{n_failed} of {examination.document.n + n_failed} images could not be used."
-        )
+        n_images = examination.document.n + n_failed
+        log(f"{n_failed} of {n_images} images could not be used.")
     if n_failed or encoder.has_left_out:
         raise typer.Exit(EXIT_LEFT_OUT)

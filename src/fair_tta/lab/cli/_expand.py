@@ -1,4 +1,4 @@
-"""Dataclasses of options become options of commands."""
+"""The decorator that turns dataclasses of options into options of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Expand each parameter that is a dataclass into an option for each of its fields."""
+    """Replace each parameter that is a dataclass by an option for each of its fields."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, type[Any]] = {}
     parameters: list[inspect.Parameter] = []
@@ -25,22 +25,22 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         groups[parameter.name] = group
         types = get_type_hints(group, include_extras=True)
         for option in fields(group):
+            annotation = types[option.name]
+            default = _default(option)
             parameters.append(
                 parameter.replace(
-                    name=option.name,
-                    default=_default(option),
-                    annotation=types[option.name],
+                    name=option.name, default=default, annotation=annotation
                 )
             )
 
     @wraps(command)
     def with_groups(**values: Any) -> None:
         for name, group in groups.items():
-            values[name] = group(
-                **{option.name: values.pop(option.name) for option in fields(group)}
-            )
+            options = {option.name: values.pop(option.name) for option in fields(group)}
+            values[name] = group(**options)
         command(**values)
 
+    # typer reads the options from the signature
     with_groups.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return with_groups
 
@@ -52,7 +52,7 @@ def _default(option: Field[Any]) -> Any:
 
 
 def is_on_command_line(context: typer.Context, parameter: str) -> bool:
-    """Return whether an option stands on the command line, rather than has its default."""
+    """Return True if an option was given, and False if it has its default."""
     source = context.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -64,8 +64,10 @@ def reject_unused_options(context: typer.Context, *reasons: Mapping[str, str]) -
         context: the call of the command.
         reasons: why options have no effect, by the names of their parameters.
     """
-    why = {name: reason for group in reasons for name, reason in group.items()}
+    all_reasons: dict[str, str] = {}
+    for group in reasons:
+        all_reasons.update(group)
     for parameter in context.command.params:
         name = parameter.name or ""
-        if name in why and is_on_command_line(context, name):
-            raise typer.BadParameter(why[name], param_hint=parameter.opts[0])
+        if name in all_reasons and is_on_command_line(context, name):
+            raise typer.BadParameter(all_reasons[name], param_hint=parameter.opts[0])

@@ -1,4 +1,4 @@
-"""Images, methods and the classifier that options describe."""
+"""From options to images, methods and a classifier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fair_tta.lab.cli._expand import is_on_command_line
 from fair_tta.lab.cli._options import (
     EncoderOptions,
     ImageOptions,
-    PromptSpec,
+    ParsedPrompts,
     ViewEncoderOptions,
 )
 
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from fair_tta.lab.runs._reference import FittedAdapters
     from fair_tta.methods._base import Adapter
 
-RESUME_HINT = "The same command goes on from there."
-"""Added to messages where finished answers are kept."""
+RESUME_HINT = "The same command resumes from there."
+"""Added to messages if finished predictions are saved."""
 
-_CLIP_SCALE = 100.0  # logit scale that CLIP was trained to, where a file names none
-_STORED_BATCH_SIZE = 1024  # at least: stored features take little memory
-_STDIN_BYTES = 1 << 16  # read at once
+MINIATURE_NOTE = (
+    "no --model: the embedded miniature model, which knows drawn images only"
+)
+
+_CLIP_SCALE = 100.0  # the logit scale that CLIP was trained to, if a file has none
+_STORED_BATCH_SIZE = 1024  # stored features take little memory
+_STDIN_BYTES = 1 << 16  # read at a time
 
 
 def walk_images(
@@ -39,35 +43,36 @@ def walk_images(
 ) -> Iterator[str | UnlistedFolder]:
     """Yield paths of images one at a time, and folders that cannot be listed.
 
-    The path ``-`` stands for paths on stdin, which end with a null character or a line.
+    The path ``-`` stands for paths on stdin, separated by lines or by null characters.
     """
-    end = b"\0" if null else b"\n"
+    separator = b"\0" if null else b"\n"
     for argument in paths:
-        for path in _read_paths(end) if argument == "-" else [argument]:
+        expanded = _read_paths(separator) if argument == "-" else [argument]
+        for path in expanded:
             if os.path.isdir(path):
                 yield from find_image_files(path)
             else:
                 yield path
 
 
-def _read_paths(end: bytes) -> Iterator[str]:
-    rest = b""
+def _read_paths(separator: bytes) -> Iterator[str]:
+    """Yield paths from stdin as soon as they are complete."""
+    incomplete = b""
     while chunk := sys.stdin.buffer.read1(_STDIN_BYTES):  # type: ignore[union-attr]
-        *whole, rest = (rest + chunk).split(end)
-        for path in whole:
+        *paths, incomplete = (incomplete + chunk).split(separator)
+        for path in paths:
             if path:
                 yield _decode_path(path)
-    if rest:
-        yield _decode_path(rest)
+    if incomplete:
+        yield _decode_path(incomplete)
 
 
 def _decode_path(path: bytes) -> str:
     path = path.removesuffix(b"\r")
     try:
         return os.fsdecode(path)
-    except (
-        UnicodeDecodeError
-    ):  # on Windows, whose consoles write in a code page of their own
+    except UnicodeDecodeError:
+        # Consoles of Windows write in their own code page
         return path.decode("oem", "replace")
 
 
@@ -76,32 +81,38 @@ def image_lister(
 ) -> Callable[[], Iterable[ImageEntry]]:
     """Return a function that lists the images: all, the first --limit or a --sample.
 
-    Paths on stdin are read once; they are kept for methods that are fitted, which need them twice.
+    Paths on stdin can be read only once. They are kept if images are read twice, as to fit methods.
     """
     from fair_tta.datasets._records import choose_sample
     from fair_tta.images._stored import ImageSource
 
-    def group(item: ImageEntry) -> str | None:
-        return (
-            None if isinstance(item, UnlistedFolder) else ""
-        )  # folders are reported in any case
+    def group_of(entry: ImageEntry) -> str | None:
+        # Without labels all images are one group; folders that cannot be listed stay in
+        return None if isinstance(entry, UnlistedFolder) else ""
 
-    def key(item: ImageEntry) -> str:
-        return (
-            item.name if isinstance(item, ImageSource) else os.path.normpath(str(item))
-        )
+    def key_of(entry: ImageEntry) -> str:
+        if isinstance(entry, ImageSource):
+            return entry.name
+        return os.path.normpath(str(entry))
 
-    def images() -> Iterable[ImageEntry]:
-        items: Iterable[ImageEntry] = walk_images(options.images, null=options.null)
-        if encoder.stored is not None:
-            items = map(encoder.stored.source, encoder.stored.row_of_id)
+    def list_images() -> Iterable[ImageEntry]:
+        entries: Iterable[ImageEntry]
+        if encoder.stored is None:
+            entries = walk_images(options.images, null=options.null)
+        else:
+            entries = map(encoder.stored.source, encoder.stored.row_of_id)
         return choose_sample(
-            items, options.limit, options.sample, encoder.seed, key=key, group=group
+            entries,
+            options.limit,
+            options.sample,
+            encoder.seed,
+            key=key_of,
+            group=group_of,
         )
 
     if not (options.has_stdin and is_read_twice):
-        return images
-    kept = list(images())
+        return list_images
+    kept = list(list_images())
     return lambda: kept
 
 
@@ -117,12 +128,12 @@ def check_methods(
     """Raise a usage error if a method cannot be used on the images, or cannot be fitted.
 
     Args:
-        option: that names the methods.
-        methods: by their names.
-        features: stored features, which methods that need images or views cannot use.
+        option: the option that lists the methods.
+        methods: the methods by their names.
+        features: stored features, on which methods that need images or views do not work.
         reference: images to fit methods on.
-        in_folds: whether methods are cross-fitted on the images if there is no reference.
-        has_labels: whether the images have classes.
+        in_folds: cross-fit methods on the images if there is no reference.
+        has_labels: the images have classes.
     """
     from fair_tta.lab.runs._reference import check_fittable
 
@@ -130,7 +141,7 @@ def check_methods(
         for name, method in methods.items():
             if method.needs.views or method.needs.pixels:
                 raise typer.BadParameter(
-                    f"{name!r} needs images or views of them, which stored features do not have: "
+                    f"{name!r} needs images or their views, and stored features have neither: "
                     "choose a method such as association-correction or logit-balance.",
                     param_hint=option,
                 )
@@ -141,31 +152,26 @@ def check_methods(
     for name, method in methods.items():
         if not method.is_fitted:
             raise typer.BadParameter(
-                f"{name!r} has to be fitted: name a folder of images with --reference, or write "
-                f"'{name.partition(':')[0]}:reference=FILE' with a file of `fair-tta fit`.",
+                f"{name!r} must be fitted: name a folder of images with --reference, or write "
+                f"'{name.partition(':')[0]}:reference=FILE' with a file written by `fair-tta fit`.",
                 param_hint=option,
             )
 
 
 def log_fitted(fitted: FittedAdapters) -> None:
-    """Log what methods were fitted on, and what could not be used of it."""
+    """Log the images that could not be used, and notes on the fits."""
     for sentence in (*fitted.left_out, *fitted.notes):
         log(sentence)
 
 
-MINIATURE_NOTE = (
-    "no --model: the embedded miniature model, which knows drawn images only"
-)
-
-
 def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
-    """Return what a report says about its model, if none was named, and about stored features."""
+    """Return notes on a default model and on stored features, for the report."""
     notes = []
     if not is_on_command_line(context, "model") and encoder.text_features is None:
         notes.append(MINIATURE_NOTE)
     if encoder.features is not None:
         notes.append(
-            f"stored features, {encoder.features.name}: no image was looked at, and cost is that "
+            f"stored features, {encoder.features.name}: no image was read, and the cost is that "
             "of the methods without encoding"
         )
     return notes
@@ -173,7 +179,7 @@ def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
 
 def make_classifier(
     context: typer.Context,
-    prompts: PromptSpec,
+    prompts: ParsedPrompts,
     encoder: EncoderOptions,
     *,
     adapter: Adapter | None = None,
@@ -197,7 +203,7 @@ def make_classifier(
         )
     logging.disable_progress_bar()  # of loading weights
 
-    # The text side is a model, or a table of prompts and their vectors
+    # The text side is a model, or a table of prompts and their features
     stored = encoder.stored
     model: str | TextTable = encoder.model
     scale = None
@@ -208,19 +214,19 @@ def make_classifier(
             scale = _CLIP_SCALE if scale_of_file is None else scale_of_file
         model = TextTable(table, scale)
 
-    has_images = stored is None
+    batch_size = encoder.batch_size
+    if stored is not None:
+        batch_size = max(batch_size, _STORED_BATCH_SIZE)
+    sensitive = {name: dict(phrases) for name, phrases in prompts.sensitive.items()}
     classifier = FairTPTClassifier(
         model,
         prompts.targets,
-        {attribute: dict(names) for attribute, names in prompts.sensitive.items()}
-        or None,
+        sensitive or None,
         prompts.templates,
         adapter=adapter if adapter is not None and adapter.is_fitted else ZeroShot(),
-        views=AugMix(views if has_images else 1),
+        views=AugMix(views if stored is None else 1),
         seed=seed,
-        batch_size=encoder.batch_size
-        if has_images
-        else max(encoder.batch_size, _STORED_BATCH_SIZE),
+        batch_size=batch_size,
         scale=scale,
         device=encoder.device,
         dtype=encoder.dtype,
@@ -228,10 +234,9 @@ def make_classifier(
     if MINIATURE_NOTE in run_notes(context, encoder):
         log(MINIATURE_NOTE)
 
-    # Features of another model are noticed before any work is done
+    # Features of another model are noticed before any work is done: `_unit` raises if they
+    # have another dimension
     if stored is not None:
-        stored.features[:1]._unit(
-            classifier._task.target_features
-        )  # raises if they do not fit
+        stored.features[:1]._unit(classifier._task.target_features)
         warn_if_other_model(stored.features, classifier._task)
     return classifier

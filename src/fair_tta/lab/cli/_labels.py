@@ -1,4 +1,4 @@
-"""Labels and names, for the commands that have labels."""
+"""Labels, names and exit codes of the commands that have labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fair_tta.lab.cli._options import (
     ImageEncoderOptions,
     LabelOptions,
     LabelPromptOptions,
-    PromptSpec,
+    ParsedPrompts,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def labels_from_options(
     prompts: LabelPromptOptions,
     encoder: ImageEncoderOptions,
     out: Path,
-) -> tuple[LabelValues, PromptSpec]:
-    """Return the labels and what the model is asked; names that no option has are those of labels.
+) -> tuple[LabelValues, ParsedPrompts]:
+    """Return the labels and the prompts, whose names are by default the values of the labels.
 
     Without --labels the folders of the images are their labels, and are written to a file in `out`.
     """
@@ -65,7 +65,7 @@ def labels_from_options(
         levels = (labels.target_column, *columns)
         file, n, left_out = write_labels_of_folders(source, levels, out)
         log(
-            f"No --labels: {n} images have the names of their folders ({' / '.join(levels)})."
+            f"No --labels: {n} images are labelled by their folders ({' / '.join(levels)})."
         )
     values = Labels(
         images=source,
@@ -93,21 +93,23 @@ def labels_from_options(
     sensitive = {
         column: named.get(column) or column_names(values, column) for column in columns
     }
-    return values, PromptSpec(
+    return values, ParsedPrompts(
         targets, sensitive, prompts.read_templates(bool(sensitive))
     )
 
 
 def log_path_column(values: LabelValues) -> None:
-    """Log which column names the rows, if no option did."""
+    """Log the column of the paths if it was found, not named."""
     column = values.path_column
     if column is not None and values.labels.path is None:
-        named = "images" if values.labels.features is None else "features"
-        log(f"The column {column!r} of {values.labels.file.name!r} names the {named}.")
+        subject = "images" if values.labels.features is None else "features"
+        log(
+            f"The column {column!r} of {values.labels.file.name!r} names the {subject}."
+        )
 
 
 def log_prompts(classifier: FairTPTClassifier) -> None:
-    """Log what the model is asked, and names that make no sentence, such as 0 and 1."""
+    """Log the prompts, and names such as 0 and 1 that make no sentence."""
     task = classifier._task
     templates = task.templates
     prompt_sets = {"targets": templates._target_prompts(task.targets)}
@@ -118,23 +120,23 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
         if len(prompts) > _SHOWN_PROMPTS:
             shown += ", ..."
         if templates._further:
-            shown += f", and those of {len(templates._further)} further templates"
+            shown += f", and those of {len(templates._further)} more templates"
         log(f"Prompts, {name}: {shown}")
 
-    # A phrase that names nothing visible is asked all the same
+    # A phrase that describes nothing visible is used all the same
     options = {"--targets '": task.targets}
     for attribute, names in task.sensitive.items():
         options[f"--sensitive '{attribute}: "] = names
     for option, names in options.items():
         for phrase, problem in prompt_problems(names.values()).items():
             log(
-                f"{phrase!r} is {problem} and is inserted into the prompt as is. Give it a phrase: "
-                f"{option}{phrase}=...'."
+                f"{phrase!r} is {problem} and is inserted into the prompt unchanged. Give it a "
+                f"phrase: {option}{phrase}=...'."
             )
 
 
 def print_and_exit(result: FolderAudit) -> None:
-    """Print an audit, and raise the exit of its failed thresholds or of rows left out."""
+    """Print an audit, and exit with a code for failed thresholds or for rows left out."""
     from fair_tta.lab.cli._tables import print_audit
     from fair_tta.lab.report._legends import threshold_sentences
 

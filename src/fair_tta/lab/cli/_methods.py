@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import typer
 
 LIST_METHODS = "help"
-"""Instead of a method: list them."""
+"""Written instead of a method to list all methods."""
 
-_HOW_TO_WRITE = (
-    "Settings are written after a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign projects "
-    "after tuning: fair-tpt+orthcali:lam=0. What needs a reference has it from --reference DIR, or "
-    "from a file of `fair-tta fit`: logit-balance:reference=FILE. A user-defined method is written "
-    "my_file.py:MyMethod; the file is run."
+_SYNTAX = (
+    "Settings follow a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign chains two methods: "
+    "fair-tpt+orthcali:lam=0. A method that needs a reference takes it from --reference DIR, or "
+    "from a file written by `fair-tta fit`: logit-balance:reference=FILE. A user-defined method is "
+    "written my_file.py:MyMethod; the file is run."
 )
 _COST = (
-    "Cost, against a plain zero-shot call: about 1.0 times without views; with views as many times "
-    "as there are (--views, 64 by default) or less, as they are encoded together. `fair-tta audit` "
-    "and `fair-tta demo` report what they measured."
+    "Cost relative to a plain zero-shot prediction: about 1.0 without views; with views at most "
+    "their number (--views, 64 by default), since they are encoded together. `fair-tta audit` and "
+    "`fair-tta demo` report the measured cost."
 )
 _NEEDS = {
     "sensitive": "--sensitive",
@@ -31,20 +31,20 @@ _NEEDS = {
     "values": "true values",
     "pixels": "images",
 }
-"""What methods need, by the names of the fields of `Needs`."""
+"""Names of the needs of methods, by the fields of `Needs`."""
 
 
 def complete_adapters(incomplete: str) -> list[str]:
-    """Return what a shell may offer for a list that is being written."""
+    """Return the completions of an unfinished list of methods."""
     from fair_tta.methods._registry import ADAPTERS
 
-    before, comma, _ = incomplete.rpartition(",")
-    offers = [f"{before}{comma}{name}" for name in ADAPTERS]
-    return [offer for offer in offers if offer.startswith(incomplete)]
+    complete, comma, _ = incomplete.rpartition(",")
+    completions = [f"{complete}{comma}{name}" for name in ADAPTERS]
+    return [text for text in completions if text.startswith(incomplete)]
 
 
-def _list_if_asked(methods: str | list[str] | None) -> str | list[str] | None:
-    """Print all methods and exit, if an option says so."""
+def _list_on_request(methods: str | list[str] | None) -> str | list[str] | None:
+    """Print all methods and exit if the option is ``help``."""
     if methods in (LIST_METHODS, [LIST_METHODS]):
         print_methods()
         raise typer.Exit
@@ -52,12 +52,12 @@ def _list_if_asked(methods: str | list[str] | None) -> str | list[str] | None:
 
 
 def print_methods() -> None:
-    """Print what each method does, what it needs, and its settings with defaults."""
+    """Print the purpose of each method, its needs, and its settings with defaults."""
     from fair_tta.lab._terminal import print_text
     from fair_tta.methods._registry import ADAPTERS
     from fair_tta.methods._settings import describe_settings
 
-    print_text(_HOW_TO_WRITE)
+    print_text(_SYNTAX)
     for name, method in ADAPTERS.items():
         needs = method().needs
         needed = [text for field, text in _NEEDS.items() if getattr(needs, field)]
@@ -67,21 +67,22 @@ def print_methods() -> None:
         if needs.reference:
             settings.append("reference=FILE")
         print_text(name, "bold")
-        print_text(inspect.cleandoc(method.__doc__ or "").splitlines()[0], indent=4)
+        assert method.__doc__ is not None
+        print_text(inspect.cleandoc(method.__doc__).splitlines()[0], indent=4)
         print_text(f"Needs: {', '.join(needed) or 'nothing'}.", indent=4)
         print_text(f"Settings: {', '.join(settings) or 'none'}", indent=4)
     print_text(_COST)
 
 
 def _option(name: str, metavar: str, text: str, default: str | bool = True) -> Any:
-    """Return an option that is read before others, as it may ask for the list."""
+    """Return an option that is parsed before others, because it may request the list."""
     return typer.Option(
         name,
         metavar=metavar,
         help=text,
         show_default=default,
         autocompletion=complete_adapters,
-        callback=_list_if_asked,
+        callback=_list_on_request,
         is_eager=True,
     )
 
@@ -91,8 +92,8 @@ PredictionMethodOption = Annotated[
     _option(
         "--adapter",
         "METHOD",
-        "Method, such as 'fair-tpt:lam=10' ('help' lists all), or user-defined in a file, which is "
-        "run: 'my_file.py:MyMethod'.",
+        "Method, such as 'fair-tpt:lam=10' ('help' lists all), or a user-defined one, "
+        "'my_file.py:MyMethod', whose file is run.",
         default="association-correction with --sensitive, else zero-shot",
     ),
 ]
@@ -101,7 +102,7 @@ FittedMethodOption = Annotated[
     _option(
         "--adapter",
         "METHOD",
-        "Method that needs a reference, with its settings: 'logit-balance:strength=1'.",
+        "Method that needs a reference, such as 'logit-balance:strength=1' ('help' lists all).",
     ),
 ]
 AuditedMethodsOption = Annotated[
@@ -109,8 +110,8 @@ AuditedMethodsOption = Annotated[
     _option(
         "--adapters",
         "METHODS",
-        "Methods with commas between them, written as for `fair-tta predict --adapter`; the first "
-        "is what others are compared with.",
+        "Methods separated by commas, written as for `fair-tta predict --adapter` ('help' lists "
+        "all). The others are compared with the first.",
     ),
 ]
 ExaminedMethodsOption = Annotated[
@@ -118,7 +119,7 @@ ExaminedMethodsOption = Annotated[
     _option(
         "--adapters",
         "METHODS",
-        "Methods to try, with commas between them, written as for `fair-tta predict --adapter`; "
-        "each is compared with zero-shot, and zero-shot alone looks only.",
+        "Methods to try, separated by commas, written as for `fair-tta predict --adapter` ('help' "
+        "lists all). Each is compared with zero-shot; zero-shot alone examines the model only.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""``fair-tta mitigate``: from a folder and labels to a method that is ready to use."""
+"""``fair-tta mitigate``: choose a method on labelled images and save it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fair_tta.auditing._document import AuditDocument
     from fair_tta.classifier import FairTPTClassifier
 
-ADAPTER = "adapter.safetensors"
+ADAPTER_FILE = "adapter.safetensors"
 
 
 @with_shared_options
@@ -45,29 +45,34 @@ def mitigate_command(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(file_okay=False, help="Folder for the method, page and answers."),
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="Folder for the method, the report and predictions.",
+        ),
     ],
     label_file: MitigationLabelOptions,
     prompts: LabelPromptOptions,
     encoder: ImageEncoderOptions,
     run: ReportRunOptions,
 ) -> None:
-    """Choose a method by labelled images, and write it to a file that is ready to use.
+    """Choose a method on labelled images and save it to a file that is ready to use.
 
-    Methods are cross-fitted without labels, and the one with the lowest typical gap is taken among
-    those that significantly narrow it, answer better than chance and cost neither accuracy nor any
-    group significantly; if there is none, the report gives the reason. After Ctrl-C or a kill the
-    same command goes on. Images that cannot be used are listed; the exit code is then 4.
+    Methods are cross-fitted without labels. Among those that significantly narrow the typical gap,
+    are better than chance, and significantly lower neither accuracy nor the accuracy of any group,
+    the one with the smallest gap is chosen; if there is none, the report gives the reason. After
+    Ctrl-C or a crash the same command resumes. Images that cannot be used are listed; the exit code
+    is then 4.
     """
     if label_file.labels is None and not label_file.sensitive_column:
         raise typer.BadParameter(
-            "a method is chosen by labels: name their file, fit a method on purpose (fair-tta fit "
-            "--adapter logit-balance), or label about a hundred images.",
+            "labels are needed to choose a method: name their file, label about a hundred images, "
+            "or fit a method of your choice (fair-tta fit --adapter logit-balance).",
             param_hint="--labels",
         )
     if not label_file.sensitive_column:
         raise typer.BadParameter(
-            "it is needed, for the attribute values between which gaps are measured.",
+            "it is required: gaps are measured between the values of this column.",
             param_hint="--sensitive-column",
         )
     reject_unused_options(
@@ -78,7 +83,7 @@ def mitigate_command(
         context, lambda: f"Stopped. {RESUME_HINT}", labels_csv="--labels"
     ):
         # A wrong label file is refused before PyTorch is imported
-        values, asked = labels_from_options(images, label_file, prompts, encoder, out)
+        values, parsed = labels_from_options(images, label_file, prompts, encoder, out)
 
         from fair_tta.auditing._mitigate import candidates, conclusion, make_mitigation
         from fair_tta.lab._folder import REPORT_FILE, FolderRun
@@ -88,24 +93,23 @@ def mitigate_command(
         from fair_tta.lab.runs._local import Local
         from fair_tta.methods._reference import Reference
 
-        file = out / ADAPTER
+        file = out / ADAPTER_FILE
         if file.exists() and not Reference._is_in(file):
             raise FairTTAError(
-                f"{str(file)!r} is not a file of fair-tta: choose another place (--out)."
+                f"{str(file)!r} was not written by fair-tta: choose another folder (--out)."
             )
-        classifier = make_classifier(context, asked, encoder, seed=encoder.seed)
+        classifier = make_classifier(context, parsed, encoder, seed=encoder.seed)
         log_prompts(classifier)
-        lines = _python_lines(encoder, classifier, file)
+        code = _code_to_use(file, encoder, classifier)
 
-        def provenance(document: AuditDocument) -> Mapping[str, Any]:
+        def conclude(document: AuditDocument) -> Mapping[str, Any]:
             chosen, reason = conclusion(document)
-            return {
-                "mitigation": {
-                    "chosen": chosen,
-                    "reason": reason,
-                    "python": chosen and lines,
-                }
+            mitigation = {
+                "chosen": chosen,
+                "reason": reason,
+                "python": chosen and code,
             }
+            return {"mitigation": mitigation}
 
         with progress_bars(run.progress) as bars:
             options = FolderAuditOptions(
@@ -115,7 +119,7 @@ def mitigate_command(
                 restart=run.restart,
                 embed_images=run.embed_images,
                 notes=run_notes(context, encoder),
-                conclude=provenance,
+                conclude=conclude,
                 progress=bars("rows"),
                 fitting=bars("images to fit on"),
             )
@@ -136,30 +140,29 @@ def mitigate_command(
         print_text(f"\n{mitigation.reason}")
         if mitigation.adapter is not None:
             print_text(
-                f"Written to {out}: {ADAPTER}, {REPORT_FILE}\n\n{lines}", wrap=False
+                f"Written to {out}: {ADAPTER_FILE}, {REPORT_FILE}\n\n{code}", wrap=False
             )
     if result.problems.lost:
         raise typer.Exit(EXIT_LEFT_OUT)
 
 
-def _python_lines(
-    encoder: EncoderOptions, classifier: FairTPTClassifier, file: Path
+def _code_to_use(
+    file: Path, encoder: EncoderOptions, classifier: FairTPTClassifier
 ) -> str:
-    """Return the lines that use the method of a file."""
+    """Return Python code that makes a classifier with the saved method."""
     task = classifier._task
-    sensitive = {attribute: dict(names) for attribute, names in task.sensitive.items()}
-    names = (
-        f"{dict(task.targets)!r}, {sensitive!r}, {task.templates.sentences['joint']!r}"
-    )
+    sensitive = {name: dict(phrases) for name, phrases in task.sensitive.items()}
+    template = task.templates.sentences["joint"]
+    prompts = f"{dict(task.targets)!r}, {sensitive!r}, {template!r}"
     if encoder.text_features is None:
         return (
             "from fair_tta import FairTPTClassifier\n"
-            f"clf = FairTPTClassifier({encoder.model!r}, {names}, adapter={str(file)!r})"
+            f"clf = FairTPTClassifier({encoder.model!r}, {prompts}, adapter={str(file)!r})"
         )
     path = os.path.abspath(encoder.text_features)
     return (
         "from fair_tta import FairTPTClassifier\n"
         "from fair_tta.datasets import read_text_features\n"
-        f"clf = FairTPTClassifier.from_features(read_text_features({path!r})[0], {names}, "
+        f"clf = FairTPTClassifier.from_features(read_text_features({path!r})[0], {prompts}, "
         f"scale={task.scale!r}, adapter={str(file)!r})"
     )

@@ -1,8 +1,8 @@
 """Options that several commands share, each declared once.
 
 A command takes a group of options as one parameter, whose type is a dataclass of this module;
-`with_shared_options` shows typer an option for each field. What `unused` methods return is refused
-by `refuse_unused`.
+`with_shared_options` declares an option for each field. An `unused` method returns the options
+that have no effect, with the reasons, for `reject_unused_options`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PromptSpec:
+class ParsedPrompts:
     """Names with their phrases, and the sentences to insert them into."""
 
     targets: Mapping[str, str]
@@ -38,22 +38,23 @@ TargetNames = Annotated[
     list[str],
     typer.Option(
         metavar="NAMES",
-        help="Classes: 'cat,dog', or repeated 'cat=of a cat' where the prompt uses other words.",
+        help="Classes, such as 'cat,dog'. If the prompt uses other words, repeat the option: "
+        "'cat=of a cat'.",
     ),
 ]
 SensitiveNames = Annotated[
     list[str],
     typer.Option(
         metavar="NAMES",
-        help="What should not matter: 'water,land', repeated 'water=on water', or with the name "
-        "of an attribute first, 'place: water,land'.",
+        help="Attribute values that should not matter, such as 'water,land' or, repeated, "
+        "'water=on water'. Several attributes need names: 'place: water,land'.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions:
-    """Names and sentences of prompts."""
+    """Options for the names and sentences of prompts."""
 
     targets: TargetNames
     sensitive: SensitiveNames = field(default_factory=list)
@@ -61,42 +62,42 @@ class PromptOptions:
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="Sentence with the slots {target} and {sensitive}; several, repeated or one per "
-            "line of a file, '@FILE', are averaged.",
+            help="Sentence with the slots {target} and {sensitive}. Several are averaged: repeat "
+            "the option, or write '@FILE' for a file with one sentence per line.",
             show_default="'a photo of a {sensitive} {target}.'",
         ),
     ] = None
 
-    def read(self) -> PromptSpec:
-        """Return what the model is asked, or raise a usage error."""
+    def read(self) -> ParsedPrompts:
+        """Parse all options, or raise a usage error."""
         targets = parse_option("--targets", parse_target_texts, self.targets)
         sensitive = parse_option(
             "--sensitive", parse_sensitive_texts, self.sensitive, "sensitive"
         )
-        return PromptSpec(targets, sensitive, self.read_templates(bool(sensitive)))
+        return ParsedPrompts(targets, sensitive, self.read_templates(bool(sensitive)))
 
     def read_templates(self, has_sensitive: bool) -> Templates:
-        """Return the sentences; those with attribute values have a slot for them."""
-        return parse_option(
-            "--template", _read_templates, self.template or [], has_sensitive
-        )
+        """Parse the sentences, or raise a usage error."""
+        texts = self.template or []
+        return parse_option("--template", _parse_templates, texts, has_sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributePromptOptions(PromptOptions):
-    """Names and sentences of prompts, with at least one attribute."""
+    """Options for prompts, where attribute values are required."""
 
     sensitive: SensitiveNames = field()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelPromptOptions(PromptOptions):
-    """Names and sentences of prompts, where a label file may have the names."""
+    """Options for prompts, where labels provide the names that are missing."""
 
     targets: TargetNames = field(default_factory=list)
 
 
-def _read_templates(texts: list[str], has_sensitive: bool) -> Templates:
+def _parse_templates(texts: list[str], has_sensitive: bool) -> Templates:
+    """Return the sentences of an option and of the files that it names."""
     sentences: list[str] = []
     for text in texts:
         if text.startswith("@"):
@@ -105,9 +106,8 @@ def _read_templates(texts: list[str], has_sensitive: bool) -> Templates:
             sentences.append(text)
     templates = parse_template(sentences if texts else None, has_sensitive)
     if has_sensitive:
-        templates._sensitive_prompts(
-            {"": ""}
-        )  # raises if a sentence has no slot for them
+        # Raises if a sentence has no slot for attribute values
+        templates._sensitive_prompts({"": ""})
     return templates
 
 
@@ -121,65 +121,72 @@ def _lines_of_file(path: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The model and its device."""
+    """Options for the model and its device."""
 
     model: Annotated[
         str,
         typer.Option(
             metavar="MODEL",
-            help="'miniature' (embedded, offline), the folder or hub id of a transformers model, "
-            "or 'open_clip:NAME/TAG'.",
+            help="'miniature' (embedded, offline), a folder or hub id of a transformers model, or "
+            "'open_clip:NAME/TAG'.",
         ),
     ] = "miniature"
     device: Annotated[
         str | None,
         typer.Option(
-            help="Such as 'cuda'; 'auto' for an accelerator if there is one.",
+            metavar="NAME",
+            help="Such as 'cuda'. 'auto' uses an accelerator if there is one.",
             show_default="the CPU",
         ),
     ] = None
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Such as 'bfloat16'; 'auto' for what the device is fast in.",
-            show_default="that of the weights' file",
+            metavar="NAME",
+            help="Such as 'bfloat16'. 'auto' chooses a precision that is fast on the device.",
+            show_default="as in the file of the weights",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions(ModelOptions):
-    """Sources of features: a model, or files in which they are stored."""
+    """Options for the source of features: a model, or files of stored features."""
 
     batch_size: Annotated[
-        int, typer.Option(min=1, help="How many images at once: speed and memory.")
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Images per batch. Larger batches are faster and need more memory.",
+        ),
     ] = 16
     features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Stored features in place of images: .npy, .npz, .safetensors or .parquet.",
-            show_default="none",
+            help="Stored features, used instead of images: .npy, .npz, .safetensors or .parquet.",
         ),
     ] = None
     text_features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Stored features of the prompts, in place of a model: prompts and their vectors.",
-            show_default="of --model",
+            help="Stored prompts with their features, used instead of a model.",
         ),
     ] = None
     scale: Annotated[
         float | None,
         typer.Option(
-            help="Logit scale of --text-features.", show_default="in the file, else 100"
+            metavar="NUMBER",
+            help="Logit scale for --text-features.",
+            show_default="in the file, else 100",
         ),
     ] = None
 
     @property
     def loadable_model(self) -> str | None:
-        """The model as other processes load it; None if there is none to load."""
+        """The model as other processes load it; None with --text-features."""
         return None if self.text_features else self.model
 
     @cached_property
@@ -189,7 +196,7 @@ class EncoderOptions(ModelOptions):
 
     @property
     def has_left_out(self) -> bool:
-        """Whether rows of the stored features have no vector, which is logged on reading."""
+        """True if some of the stored features were left out, which is logged on reading."""
         return self.stored is not None and bool(self.stored.missing)
 
     def _read_features(self, id_column: str | None) -> FeatureFile | None:
@@ -200,46 +207,52 @@ class EncoderOptions(ModelOptions):
 
         stored = read_features(self.features, id_column=id_column)
         if stored.missing:
-            names = summarize_names([*map(printable, stored.missing)])
-            log(f"Left out, as {str(stored.path)!r} has no vector of theirs: {names}.")
+            names = summarize_names([printable(name) for name in stored.missing])
+            log(
+                f"Left out, because {str(stored.path)!r} has no vectors for them: {names}."
+            )
         return stored
 
     def unused(self, has_images: bool) -> dict[str, str]:
-        """Return which options have no effect, and why.
+        """Return the options that have no effect, with the reasons.
 
         Raises:
             typer.BadParameter: there are both images and stored features, or neither.
         """
-        if has_images == (self.features is not None):
-            hint = "--features"
+        has_features = self.features is not None
+        if has_images == has_features:
             raise typer.BadParameter(
-                "name either images or --features FILE.", param_hint=hint
+                "name either images or --features FILE.", param_hint="--features"
             )
         reasons = {}
-        if self.features is None:
-            for name in ("id_column", "by_position", "text_features"):
-                reasons[name] = "it goes with --features."
+        if has_features:
+            reasons["views"] = "stored features have a single view."
         else:
-            reasons["views"] = "stored features have one view."
+            for name in ("id_column", "by_position", "text_features"):
+                reasons[name] = "it has no effect without --features."
         if self.text_features is None:
-            reasons["scale"] = "it goes with --text-features."
+            reasons["scale"] = "it has no effect without --text-features."
         else:
             for name in ("model", "device", "dtype"):
-                reasons[name] = "there is no model with --text-features."
+                reasons[name] = "it has no effect with --text-features."
         return reasons
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderOptions(EncoderOptions):
-    """Sources of features of named images."""
+    """Options for the features of images that have names."""
 
     id_column: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Ids in --features.", show_default="by its name"
+            metavar="COLUMN",
+            help="Column of the ids in --features.",
+            show_default="found by its name",
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Seeds the views of each image.")] = 0
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Seed of all random choices.")
+    ] = 0
 
     @cached_property
     def stored(self) -> FeatureFile | None:
@@ -248,30 +261,39 @@ class ImageEncoderOptions(EncoderOptions):
 
 
 ViewCount = Annotated[
-    int, typer.Option(min=1, help="How many views of each image, itself included.")
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Views of each image, including the image itself.",
+    ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewEncoderOptions(ImageEncoderOptions):
-    """Sources of features of images and of views of them."""
+    """Options for the features of images and of their views."""
 
     views: ViewCount = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
-    """A choice of images."""
+    """Options that choose some of the images."""
 
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="The first so many only.", show_default="all"),
+        typer.Option(
+            min=1, metavar="N", help="Use only the first N images.", show_default="all"
+        ),
     ] = None
     sample: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="So many only, chosen by --seed; of each group its share and at least one.",
+            metavar="N",
+            help="Use only N images, chosen at random: each group keeps its share and at least "
+            "one image.",
             show_default="all",
         ),
     ] = None
@@ -279,14 +301,14 @@ class SampleOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOptions(SampleOptions):
-    """Images without labels."""
+    """Options for images without labels."""
 
     images: Annotated[
         list[str],
         typer.Argument(
             metavar="IMAGE",
-            help="Images, folders of images (with subfolders), or - to read paths from stdin; "
-            "none with --features.",
+            help="Images, folders of images (with subfolders), or - to read paths from stdin. "
+            "Leave it out with --features.",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -301,45 +323,44 @@ class ImageOptions(SampleOptions):
         return "-" in self.images
 
     def unused(self) -> dict[str, str]:
-        """Return which options have no effect, and why."""
+        """Return the options that have no effect, with the reasons."""
         if self.has_stdin:
             return {}
-        return {"null": "no paths are read from stdin: name - as IMAGE."}
+        return {"null": "it has no effect unless IMAGE is -, for paths on stdin."}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceOptions:
-    """Images that methods are fitted on."""
+    """Options for the images that methods are fitted on."""
 
     reference: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder of images without labels, or a file of features, on which methods that "
+            help="Folder of images without labels, or file of features, on which methods that "
             "need a reference are fitted first.",
-            show_default="none",
         ),
     ] = None
     reference_is_data: Annotated[
         bool,
         typer.Option(
             "--reference-is-data",
-            help="Allow --reference to have images that are answered.",
+            help="Allow --reference to contain images that are classified.",
         ),
     ] = False
 
     def unused(self) -> dict[str, str]:
-        """Return which options have no effect, and why."""
+        """Return the options that have no effect, with the reasons."""
         if self.reference is not None:
             return {}
-        return {"reference_is_data": "there is no --reference."}
+        return {"reference_is_data": "it has no effect without --reference."}
 
 
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
         "--progress/--no-progress",
-        help="Progress on stderr.",
+        help="Show progress on stderr.",
         show_default="on a terminal",
     ),
 ]
@@ -347,61 +368,74 @@ ShowProgress = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Processes, progress and finished answers."""
+    """Options for processes, progress and saved predictions."""
 
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Throw away the finished answers in --out."),
+        typer.Option("--restart", help="Delete the saved predictions in --out."),
     ] = False
     workers: Annotated[
         int,
         typer.Option(
-            min=1, help="Processes that share the work; each loads the model."
+            min=1,
+            metavar="N",
+            help="Processes that share the work; each loads the model.",
         ),
     ] = 1
     progress: ShowProgress = None
 
     def unused(self, out: Path | None) -> dict[str, str]:
-        """Return which options have no effect, and why."""
+        """Return the options that have no effect, with the reasons."""
         if out is not None:
             return {}
-        return {"restart": "there is nothing to throw away without --out."}
+        return {"restart": "it has no effect without --out."}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRunOptions(RunOptions):
-    """Processes, progress, finished answers and images of the report."""
+    """Options of a run that writes a report."""
 
     embed_images: Annotated[
         bool,
         typer.Option(
             "--embed-images/--no-embed-images",
-            help="Show some images, with their names, in the report.",
+            help="Show some images and their names in the report.",
         ),
     ] = False
 
     def unused(self, out: Path | None) -> dict[str, str]:
-        """Return which options have no effect, and why."""
+        """Return the options that have no effect, with the reasons."""
         reasons = super().unused(out)
         if out is None:
-            reasons["embed_images"] = "there is no page without --out."
+            reasons["embed_images"] = "it has no effect without --out."
         return reasons
+
+
+def _label_file(default: str) -> Any:
+    return typer.Option(
+        metavar="FILE",
+        help="Label file with a header: CSV, TSV, JSON lines, Excel or parquet.",
+        show_default=default,
+    )
 
 
 SensitiveColumns = Annotated[
     list[str],
     typer.Option(
         metavar="COLUMN",
-        help="Column of what should not matter; repeat it for several (groups are then "
-        "intersections).",
+        help="Column of a sensitive attribute. Repeat it for several attributes: groups are then "
+        "their intersections.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
-    """Columns of a label file."""
+    """Options for a label file and its columns."""
 
+    labels: Annotated[
+        Path | None, _label_file("names of folders: CLASS/VALUE/image.jpg")
+    ] = None
     sensitive_column: SensitiveColumns
     target_column: Annotated[
         str, typer.Option(metavar="COLUMN", help="Column of the classes.")
@@ -409,94 +443,102 @@ class ColumnOptions:
     path_column: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column of the paths.", show_default="by its name"
+            metavar="COLUMN",
+            help="Column of the paths.",
+            show_default="found automatically",
         ),
     ] = None
     cluster_column: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column of the person or source that several images come from: intervals allow "
-            "for images of one that agree. An empty cell is a person or source of its own.",
+            help="Column of the person or source of an image, if several images share one: "
+            "intervals allow for that. An empty cell is a person or source with one image.",
             show_default="images are independent",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelOptions(ColumnOptions):
-    """Labels of images: a file and its columns, or the names of folders."""
+class FileColumnOptions(ColumnOptions):
+    """Options for labels that may be in the first file of predictions."""
 
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV file with a header.",
-            show_default="folders are labels: CLASS/VALUE/image.jpg",
-        ),
-    ] = None
+    labels: Annotated[Path | None, _label_file("columns of the first FILE")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(ColumnOptions):
+    """Options for the labels of images, from a file or from the names of folders."""
+
     rename: Annotated[
         list[str],
         typer.Option(
-            metavar="TEXT", help="'column: value=label' for values of the file."
+            metavar="TEXT",
+            help="Replace a value of the label file: 'column: value=label'.",
         ),
     ] = field(default_factory=list)
     skip_unknown: Annotated[
         bool,
-        typer.Option("--skip-unknown", help="Leave out rows with values not named."),
+        typer.Option(
+            "--skip-unknown", help="Leave out rows whose values have no name."
+        ),
     ] = False
     by_position: Annotated[
         bool,
         typer.Option(
             "--by-position",
-            help="Vectors of --features without ids belong to the rows of --labels in the order "
-            "of both, although these have names.",
+            help="Match --features without ids to the rows of --labels by their order, although "
+            "the rows have paths.",
         ),
     ] = False
 
     def unused(self) -> dict[str, str]:
-        """Return which options have no effect, and why."""
+        """Return the options that have no effect, with the reasons."""
         if self.labels is not None:
             return {}
-        reason = "there is no --labels: the folders are the labels."
+        reason = "it has no effect without --labels: the folders are the labels."
         return {"path_column": reason, "cluster_column": reason}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MitigationLabelOptions(LabelOptions):
-    """Labels that choose a method; the command says why the sensitive columns are needed."""
+    """Options for labels, where the command explains why sensitive columns are needed."""
 
     sensitive_column: SensitiveColumns = field(default_factory=list)
 
 
 FailOn = Annotated[
-    str, typer.Option(metavar="NAME", help="The run that --fail-if is about.")
+    str, typer.Option(metavar="NAME", help="Method or file that --fail-if applies to.")
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdOptions:
-    """Thresholds that fail an audit."""
+    """Options for thresholds that fail an audit."""
 
     fail_if: Annotated[
         list[str],
         typer.Option(
             metavar="TEXT",
-            help="'typical_gap > 10', 'wga < 60' or another metric, in points: exit code 5 if the "
-            "whole interval lies beyond it. Repeat it for several.",
+            help="Threshold in points, such as 'typical_gap > 10' or 'wga < 60': the exit code is "
+            "5 if the whole interval of the metric lies beyond it. Can be repeated.",
         ),
     ] = field(default_factory=list)
     fail_on: FailOn = "zero-shot"
 
     def unused(self) -> dict[str, str]:
-        """Return which options have no effect, and why."""
-        return {} if self.fail_if else {"fail_on": "there is no --fail-if."}
+        """Return the options that have no effect, with the reasons."""
+        return (
+            {} if self.fail_if else {"fail_on": "it has no effect without --fail-if."}
+        )
 
 
 LAST_FILE = "the last FILE"
+"""Default of --fail-on where files are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileThresholdOptions(ThresholdOptions):
-    """Thresholds that fail a comparison of files."""
+    """Options for thresholds that fail a comparison of files."""
 
     fail_on: FailOn = LAST_FILE

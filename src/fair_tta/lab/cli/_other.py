@@ -1,9 +1,10 @@
-"""The small commands: app, demo, fit, report."""
+"""The commands ``app``, ``demo``, ``fit`` and ``report``."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +27,10 @@ from fair_tta.lab.cli._options import (
     ViewCount,
 )
 
+if TYPE_CHECKING:
+    from fair_tta.methods._base import Adapter
+    from fair_tta.miniature._world import MiniatureTask
+
 
 @with_shared_options
 def app_command(
@@ -37,15 +42,16 @@ def app_command(
         typer.Option(
             min=1,
             max=65535,
-            help="Of this machine.",
-            show_default="a free one from 7860",
+            metavar="N",
+            help="Port on this machine.",
+            show_default="the first free one from 7860",
         ),
     ] = None,
     share: Annotated[
         bool,
         typer.Option(
             "--share",
-            help="A public link through Gradio's servers: whoever knows it gets in.",
+            help="Make a public link through Gradio's servers, open to anyone who has it.",
         ),
     ] = False,
     open_browser: Annotated[
@@ -53,19 +59,20 @@ def app_command(
     ] = True,
     views: ViewCount = 64,
 ) -> None:
-    """Try, examine and audit in a browser, on this machine; Ctrl-C ends it.
+    """Try, examine and audit a model in a browser, on this machine.
 
-    Nothing is sent anywhere. What is uploaded lies in a temporary folder and is deleted at the end.
+    Nothing is sent elsewhere, except with --share. Uploaded files are kept in a temporary folder
+    and deleted when Ctrl-C stops the app.
     """
     with errors_as_exit_codes(context):
         from fair_tta.lab import serve
 
         def ready(url: str) -> None:
-            log(f"{url}  (Ctrl-C ends it and deletes what was uploaded)")
+            log(f"{url}  (Ctrl-C stops the app and deletes uploaded files)")
             if share and "127.0.0.1" in url:
-                log("No public link could be made: the app is on this machine only.")
+                log("No public link could be made: the app runs on this machine only.")
             elif share:
-                log("This link is public: whoever knows it may use the app.")
+                log("This link is public: anyone who has it can use the app.")
 
         serve(
             model.model,
@@ -83,28 +90,33 @@ def app_command(
 def demo_command(
     context: typer.Context,
     *,
-    out: Annotated[Path, typer.Option(help="HTML file for the report.")] = Path(
-        "demo.html"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="How many, >= 0.")] = 1,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="HTML file of the report.")
+    ] = Path("demo.html"),
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of seeds.")
+    ] = 1,
     one_view: Annotated[
         int,
         typer.Option(
-            min=1, help="Images for each seed and task, for methods with one view."
+            min=1,
+            metavar="N",
+            help="Images per seed and task, for the methods that use one view.",
         ),
     ] = 2000,
     pictures: Annotated[
         int,
         typer.Option(
             min=1,
-            help="For each seed, of birds, for methods with views: they take longer.",
+            metavar="N",
+            help="Images of birds per seed, for the methods that use 64 views and take longer.",
         ),
     ] = 32,
     images: SampleOptions,
 ) -> None:
     """Run every method on the miniature world, offline, and write a report.
 
-    The same numbers come out each time, but for the cost.
+    Every run gives the same figures, except for the cost.
     """
     from fair_tta.lab._terminal import print_rich_table, print_text, progress_bars
 
@@ -118,10 +130,13 @@ def demo_command(
         from fair_tta.miniature import BIRDS
         from fair_tta.miniature._world import TASKS
 
-        logging.disable_progress_bar()  # one bar is enough
+        logging.disable_progress_bar()  # of loading weights
 
-        def play(
-            tasks: Any, methods: Any, n_images: int, unit: str
+        def run_methods(
+            tasks: Collection[MiniatureTask],
+            methods: Mapping[str, Adapter],
+            n_images: int,
+            unit: str,
         ) -> list[demo.Episode]:
             episodes = demo.run_episodes(
                 tasks,
@@ -135,14 +150,17 @@ def demo_command(
             return list(episodes)
 
         with demo.one_thread():
-            episodes = play(TASKS.values(), demo.ONE_VIEW_METHODS, one_view, "images")
-            few = play([BIRDS], demo.VIEW_METHODS, pictures, "images with 64 views")
+            episodes = run_methods(
+                TASKS.values(), demo.ONE_VIEW_METHODS, one_view, "images"
+            )
+            view_episodes = run_methods(
+                [BIRDS], demo.VIEW_METHODS, pictures, "images with 64 views"
+            )
         audits = demo.audits_by_task(episodes)
-        with_views = demo.audits_by_task(few)
-        table = demo.demo_table([*audits.items(), *with_views.items()])
-        write_atomically(
-            out, demo.demo_page(episodes, audits, with_views, table).encode()
-        )
+        view_audits = demo.audits_by_task(view_episodes)
+        table = demo.demo_table([*audits.items(), *view_audits.items()])
+        page = demo.demo_page(episodes, audits, view_audits, table)
+        write_atomically(out, page.encode())
         print_rich_table(demo.terminal_table(table))
         print_text(demo.DEMO_LEGEND + "\n")
         print_verdict([(name, audit.document) for name, audit in audits.items()])
@@ -150,10 +168,10 @@ def demo_command(
 
 
 def _check_file(out: Path) -> None:
-    """Raise `FairTTAError` if a file cannot be written there."""
+    """Raise an error if the path cannot be that of a file."""
     if not out.parent.is_dir():
         raise FairTTAError(
-            f"`out` should be in a folder that exists (got {str(out)!r}).",
+            f"`out` should be in an existing folder (got {str(out)!r}).",
             argument="out",
         )
     if out.is_dir():
@@ -170,7 +188,7 @@ def fit_command(
     images: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder of the reference images.", show_default=False
+            metavar="DIR", help="Folder of reference images.", show_default=False
         ),
     ] = None,
     prompts: PromptOptions,
@@ -178,10 +196,10 @@ def fit_command(
     encoder: EncoderOptions,
     progress: ShowProgress = None,
 ) -> None:
-    """Fit a method on reference images without labels and write it to a file.
+    """Fit a method on reference images without labels and save it to a file.
 
-    The file is used as --adapter 'METHOD:reference=FILE', with the same model and the same names.
-    An image that cannot be read is listed and does not stop the others; the exit code is then 4.
+    Use the file as --adapter 'METHOD:reference=FILE', with the same model and the same names. An
+    image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
     reject_unused_options(context, encoder.unused(images is not None))
     with errors_as_exit_codes(context, reference="--images"):
@@ -194,8 +212,8 @@ def fit_command(
         _check_file(out)
         if out.is_file() and out.stat().st_size and not Reference._is_in(out):
             raise FairTTAError(
-                f"`out` should be a new file, or one of `fair-tta fit` (got {str(out)!r}, which is "
-                "something else): choose another name.",
+                "`out` should be a new file, or one that `fair-tta fit` has written (got "
+                f"{str(out)!r}): choose another name.",
                 argument="out",
             )
         method = parse_option("--adapter", parse_adapter, adapter)
@@ -203,7 +221,8 @@ def fit_command(
         parse_option("--adapter", check_fittable, methods)
 
         classifier = make_classifier(context, prompts.read(), encoder, adapter=method)
-        reference: Any = encoder.stored or images
+        reference = images if encoder.stored is None else encoder.stored
+        assert reference is not None  # `encoder.unused` requires one of them
         with progress_bars(progress) as bars:
             fitted = fit_on_folder(
                 classifier, methods, reference, progress=bars("images")
@@ -218,23 +237,26 @@ def fit_command(
 
 def report_command(
     audit: Annotated[
-        Path, typer.Argument(metavar="AUDIT.JSON", help="What an audit has written.")
+        Path,
+        typer.Argument(metavar="AUDIT.JSON", help="File that an audit has written."),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where to: .html for a page, .md for a block of a model card.",
+            metavar="FILE",
+            help="File to write: .html for a page, .md for a block of a model card.",
             show_default="beside the audit, .html",
         ),
     ] = None,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Open all sections that are folded otherwise."),
+        typer.Option("--full", help="Open all sections of the page."),
     ] = False,
 ) -> None:
-    """Write the report of an audit; to embed images, repeat `fair-tta audit` with --embed-images.
+    """Write the report of a saved audit.
 
-    Printed, a page is complete in either case.
+    A page is printed with all sections, even without --full. To show images in it, repeat `fair-tta
+    audit` with --embed-images.
     """
     with errors_as_exit_codes(path="--out"):
         from fair_tta.auditing import Audit
@@ -242,15 +264,15 @@ def report_command(
         from fair_tta.lab.report import write_report
 
         try:
-            found = Audit.load(audit)
+            saved_audit = Audit.load(audit)
         except FairTTAError as error:
             raise FairTTAError(
-                f"{str(audit)!r} is not what an audit has written: {error}"
+                f"{str(audit)!r} was not written by an audit: {error}"
             ) from None
         path = audit.with_suffix(".html") if out is None else out
         if path.resolve() == audit.resolve():
             raise FairTTAError(
-                f"`--out` should be another file than the audit (got {str(path)!r})."
+                f"`--out` should not be the file of the audit (got {str(path)!r})."
             )
-        write_report(found, path, full=full)
+        write_report(saved_audit, path, full=full)
         print_text(f"Written to {path}", wrap=False)

@@ -39,127 +39,134 @@ from fair_tta.lab.cli._options import (
 if TYPE_CHECKING:
     from fair_tta.prediction import Prediction
 
-UNREADABLE = "unreadable"
-_ANSWER_WIDTH = 14  # two of them leave room for a path in 80 columns
+_UNREADABLE = "unreadable"
+_MAX_LABEL_WIDTH = 14  # two columns of labels leave room for a path in 80 columns
 
-Answered: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
-"""Paths of images with their predictions, or why there is none."""
+Results: TypeAlias = "Sequence[tuple[str, Prediction | str]]"
+"""Paths of images with their predictions, or with the reasons why there is none."""
 
-NameSequence = Sequence[str]
-Printer: TypeAlias = "Callable[[Answered, NameSequence, NameSequence, bool], None]"
+Names: TypeAlias = Sequence[str]
+ResultsPrinter: TypeAlias = "Callable[[Results, Names, Names, bool], None]"
+"""A function that prints the results of a batch, for the targets and attributes; the last argument
+is True for the first batch.
+"""
 
 
-def print_json(
-    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
+def print_json_lines(
+    results: Results, targets: Names, attributes: Names, is_first: bool
 ) -> None:
-    """An object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
+    """Print an object per line: ``image``, ``error`` (or null) and the fields of `Prediction`."""
     import json  # help does not wait for it
 
     lines = []
-    for path, answer in answered:
-        fields = {} if isinstance(answer, str) else dataclasses.asdict(answer)
-        error = answer if isinstance(answer, str) else None
-        row = {"image": path, "error": error, **fields}
+    for path, result in results:
+        row: dict[str, object] = {"image": path, "error": None}
+        if isinstance(result, str):
+            row["error"] = result
+        else:
+            row |= dataclasses.asdict(result)
         lines.append(json.dumps(row, allow_nan=False) + "\n")
     _write("".join(lines))
 
 
-def print_csv(
-    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
+def print_csv_rows(
+    results: Results, targets: Names, attributes: Names, is_first: bool
 ) -> None:
-    """A row per image, with a column for the probability of each target."""
+    """Print a row per image, with a column for the probability of each target."""
     text = io.StringIO(newline="")
     if is_first:
         header = ["image", "label", "zero-shot label"]
         header += [f"p: {target}" for target in targets]
         header += [f"sensitive entropy: {attribute}" for attribute in attributes]
         write_csv_row(text, [*header, "certified unchanged", "warnings", "error"])
-    for path, answer in answered:
-        if isinstance(answer, str):
+    for path, result in results:
+        if isinstance(result, str):
             n_empty = len(targets) + len(attributes) + 4
-            write_csv_row(text, [path, *[""] * n_empty, answer])
+            write_csv_row(text, [path, *[""] * n_empty, result])
             continue
-        cells: list[object] = [path, answer.label, _zero_shot_label(answer)]
-        cells += [answer.probabilities[target] for target in targets]
-        cells += [answer.sensitive_entropy[attribute] for attribute in attributes]
-        cells += [
-            str(answer.certified_unchanged).lower(),
-            "; ".join(answer.warnings),
-            "",
-        ]
+        cells: list[object] = [path, result.label, _zero_shot_label(result)]
+        cells += [result.probabilities[target] for target in targets]
+        cells += [result.sensitive_entropy[attribute] for attribute in attributes]
+        cells.append("true" if result.certified_unchanged else "false")
+        cells.append("; ".join(result.warnings))
+        cells.append("")  # no error
         write_csv_row(text, cells)
     _write(text.getvalue())
 
 
-def print_table(
-    answered: Answered, targets: NameSequence, attributes: NameSequence, is_first: bool
+def print_table_rows(
+    results: Results, targets: Names, attributes: Names, is_first: bool
 ) -> None:
-    """Columns whose width does not depend on the rows, which are shown before all are known."""
+    """Print a table whose widths do not depend on the rows, which arrive batch by batch."""
     from rich import box
     from rich.table import Column, Table
     from rich.text import Text
 
     from fair_tta.lab._terminal import print_rich_table
 
-    longest = max(len(UNREADABLE), *(len(printable(target)) for target in targets))
-    answer_width = min(_ANSWER_WIDTH, longest)
+    widths = [len(printable(target)) for target in targets]
+    label_width = min(_MAX_LABEL_WIDTH, max(len(_UNREADABLE), *widths))
     columns = [
         Column("image", ratio=1, overflow="fold"),
-        Column("answer", width=answer_width, overflow="fold"),
+        Column("answer", width=label_width, overflow="fold"),
         Column("p", width=len("0.123"), justify="right"),
-        Column("zero-shot", width=answer_width, overflow="fold"),
+        Column("zero-shot", width=label_width, overflow="fold"),
     ]
     if attributes:
-        title = (
-            f"entropy of {printable(attributes[0])}"
-            if len(attributes) == 1
-            else "entropy of"
-        )
+        # With several attributes their names stand in the cells
+        title = "entropy of"
+        if len(attributes) == 1:
+            title += f" {printable(attributes[0])}"
         width = len("0.00 -> 1.00")
         columns.append(
             Column(Text(title), width=width, justify="right", overflow="fold")
         )
     columns.append(Column("", width=len("changed")))
     table = Table(
-        *columns, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, expand=True,
+        *columns,
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        pad_edge=False,
+        show_edge=False,
+        expand=True,
         show_header=is_first,
-    )  # fmt: skip
-    for path, answer in answered:
-        if isinstance(answer, str):
-            table.add_row(Text(printable(path)), Text(UNREADABLE, style="red"))
+    )
+    for path, result in results:
+        if isinstance(result, str):
+            table.add_row(Text(printable(path)), Text(_UNREADABLE, style="red"))
             continue
         cells = [
             printable(path),
-            printable(answer.label),
-            f"{answer.probabilities[answer.label]:.3f}",
-            printable(_zero_shot_label(answer)),
+            printable(result.label),
+            f"{result.probabilities[result.label]:.3f}",
+            printable(_zero_shot_label(result)),
         ]
         if attributes:
-            cells.append(_entropy_cell(answer, attributes))
-        cells.append("changed" if answer.flipped else "")
+            cells.append(_entropy_cell(result, attributes))
+        cells.append("changed" if result.flipped else "")
         table.add_row(*[Text(cell) for cell in cells])
     print_rich_table(table)
 
 
-def _entropy_cell(answer: Prediction, attributes: NameSequence) -> str:
+def _entropy_cell(prediction: Prediction, attributes: Names) -> str:
     """Return the entropy of each attribute before and after, with names if there are several."""
     lines = []
     for attribute in attributes:
         if len(attributes) > 1:
             lines.append(printable(attribute))
-        before = answer.sensitive_entropy_zero_shot[attribute]
-        after = answer.sensitive_entropy[attribute]
+        before = prediction.sensitive_entropy_zero_shot[attribute]
+        after = prediction.sensitive_entropy[attribute]
         lines.append(f"{before:.2f} -> {after:.2f}")
     return "\n".join(lines)
 
 
-def _zero_shot_label(answer: Prediction) -> str:
-    """Return the label of the zero-shot answer."""
-    return max(answer.zero_shot, key=answer.zero_shot.__getitem__)
+def _zero_shot_label(prediction: Prediction) -> str:
+    probabilities = prediction.zero_shot
+    return max(probabilities, key=probabilities.__getitem__)
 
 
 def _write(text: str) -> None:
-    """Write to stdout at once, with the ends of lines that the text has."""
+    """Write to stdout at once, without changing the ends of lines."""
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 
@@ -168,28 +175,31 @@ def _write(text: str) -> None:
 def predict_command(
     context: typer.Context,
     *,
-    images: ImageOptions,
     prompts: PromptOptions,
     adapter: PredictionMethodOption = None,
     reference_set: ReferenceOptions,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object per image and line.")
+        bool,
+        typer.Option("--json", help="Print a JSON object per image, on its own line."),
     ] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="A CSV table.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of finished answers: the same command goes on after a stop.",
-            show_default="keep none",
+            metavar="DIR",
+            help="Folder for predictions; the same command resumes from there.",
+            show_default="save nothing",
         ),
     ] = None,
+    images: ImageOptions,
     encoder: ViewEncoderOptions,
     run: RunOptions,
 ) -> None:
-    """Classify images: a table, or --json or --csv on stdout.
+    """Classify images and print a table, JSON or CSV.
 
-    Answers appear batch by batch; with --out they are kept and not computed again. An image or
-    folder that cannot be read is listed and does not stop the others; the exit code is then 4.
+    Predictions are printed batch by batch; with --out they are saved and not computed again. An
+    image or folder that cannot be read is listed and does not stop the others; the exit code is
+    then 4.
     """
     if as_json and as_csv:
         raise typer.BadParameter(
@@ -206,7 +216,7 @@ def predict_command(
     n_failed = 0
 
     def stopped() -> str:
-        text = f"Stopped; {n_done} images are answered."
+        text = f"Stopped; {n_done} images are classified."
         return text if out is None else f"{text} {RESUME_HINT}"
 
     with errors_as_exit_codes(context, stopped):
@@ -260,16 +270,17 @@ def predict_command(
             engine=Local(run.workers),
             model=encoder.loadable_model,
             restart=run.restart,
-            read_ahead=not images.has_stdin,  # people who type wait for answers
+            # People who type paths wait for the answer to each line
+            read_ahead=not images.has_stdin,
         )
-        print_answers: Printer = print_table
+        print_results: ResultsPrinter = print_table_rows
         if as_json:
-            print_answers = print_json
+            print_results = print_json_lines
         elif as_csv:
-            print_answers = print_csv
+            print_results = print_csv_rows
         attributes = tuple(classifier.sensitive)
 
-        # Counting all images first is worth it only if somebody sees the total
+        # Counting all images first is worth it only if someone sees the total
         shows_progress = sys.stderr.isatty() if run.progress is None else run.progress
         total = None
         if shows_progress and not images.has_stdin:
@@ -278,20 +289,21 @@ def predict_command(
             update = bars("images")
             update(0, total)
             for batch in batched(answers, classifier._batch_size):
-                answered: list[tuple[str, Prediction | str]] = []
+                results: list[tuple[str, Prediction | str]] = []
                 for path, answer in batch:
-                    if not isinstance(answer, str):
-                        answered.append((path, answer[0]))
-                        continue
-                    n_failed += 1
-                    answered.append((path, answer))
-                    if print_answers is print_table:
-                        log(answer)  # the other formats have a field for it
-                print_answers(answered, classifier.targets, attributes, n_done == 0)
+                    if isinstance(answer, str):
+                        n_failed += 1
+                        results.append((path, answer))
+                        if print_results is print_table_rows:
+                            log(answer)  # the other formats have a field for it
+                    else:
+                        (prediction,) = answer
+                        results.append((path, prediction))
+                print_results(results, classifier.targets, attributes, n_done == 0)
                 n_done += len(batch)
                 update(n_done, total)
         if n_done == 0:
-            print_answers([], classifier.targets, attributes, True)
+            print_results([], classifier.targets, attributes, True)
             raise FairTTAError(NO_IMAGE_FOUND)
     if n_failed:
         log(f"{n_failed} of {n_done} images could not be used.")

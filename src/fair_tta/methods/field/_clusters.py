@@ -1,4 +1,4 @@
-"""Clusters of features, for methods that treat parts of images or kinds of images apart."""
+"""K-means for methods that treat parts of images, or kinds of images, separately."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import torch
 from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
-_MAX_ITERATIONS = (
-    100  # of one start; scipy stops earlier once centres stay where they are
-)
+# SciPy stops earlier once the centres no longer move.
+_MAX_ITERATIONS = 100
 
 
 def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
@@ -21,14 +20,14 @@ def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
     """
     distinct = points.unique(dim=0)
     if len(distinct) <= clusters:
+        # Each point is a centre; k-means++ would fail to find further ones.
         repeated: Tensor = distinct[torch.arange(clusters) % len(distinct)]
         return repeated
 
     candidates = []
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # a cluster without points keeps its centre
+        # SciPy warns of a cluster without points, which keeps its centre.
+        warnings.simplefilter("ignore", UserWarning)
         for seed in range(starts):
             centres, _ = kmeans2(
                 points.numpy(), clusters, _MAX_ITERATIONS, minit="++", seed=seed
@@ -42,6 +41,6 @@ def k_means(points: Tensor, clusters: int, starts: int = 40) -> Tensor:
 
 
 def nearest_centre(points: Tensor, centres: Tensor) -> Tensor:
-    """Return which centre is nearest, the first of several: ``[..., dim], [k, dim] -> [...]``."""
-    # |x - c|^2 without |x|^2, which is the same for all centres
+    """Return the index of the nearest centre: ``[..., dim], [clusters, dim] -> [...]``."""
+    # |x - c|^2 without |x|^2, which is the same for all centres.
     return (points @ centres.mT - centres.square().sum(-1) / 2).argmax(-1)

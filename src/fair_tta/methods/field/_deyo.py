@@ -1,4 +1,4 @@
-"""DeYO: learn from views that are certain because of shapes, not because of patches."""
+"""DeYO: tunes on views that are certain because of shapes rather than patches."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class PatchShuffle:
-    """Cuts each image into a grid of patches and shuffles these, each image in its own way.
+    """Cut each image into a grid of patches and shuffle them, each image in its own order.
 
-    An image whose height or width is not a multiple of `patches` is made a little smaller for it,
+    An image whose height or width is not a multiple of `patches` is made a little smaller before,
     and enlarged again afterwards.
 
     Args:
-        patches: how many in a row and in a column.
+        patches: the number in a row and in a column.
 
     Example:
         >>> pixels = torch.arange(16.0).reshape(1, 1, 4, 4)
@@ -44,23 +44,27 @@ class PatchShuffle:
     patches: int = 4
 
     def __call__(self, pixels: Tensor, generator: np.random.Generator) -> Tensor:
-        """``[n, channels, height, width] -> [n, channels, height, width]``."""
-        n, grid, size = len(pixels), self.patches, pixels.shape[-2:]
-        height, width = (max(1, edge // grid) for edge in size)
-        fitting = _resized(pixels, (grid * height, grid * width))
-        parts = fitting.unflatten(3, (grid, width)).unflatten(2, (grid, height))
-        parts = parts.permute(0, 2, 4, 1, 3, 5).flatten(
-            1, 2
-        )  # [n, patches, channels, h, w]
-        order = torch.from_numpy(generator.random((n, grid * grid)).argsort(1)).to(
-            pixels.device
-        )
-        parts = parts[torch.arange(n, device=pixels.device)[:, None], order]
-        parts = parts.unflatten(1, (grid, grid)).permute(0, 3, 1, 4, 2, 5)
-        return _resized(parts.reshape(fitting.shape), (size[0], size[1]))
+        """Return images with shuffled patches, ``[images, channels, height, width]``."""
+        n_images = len(pixels)
+        grid = self.patches
+        image_height, image_width = pixels.shape[-2:]
+        height = max(1, image_height // grid)
+        width = max(1, image_width // grid)
+        fitting = _resize(pixels, (grid * height, grid * width))
+
+        # [images, channels, grid, height, grid, width] becomes [images, patches, channels, ...].
+        patches = fitting.unflatten(3, (grid, width)).unflatten(2, (grid, height))
+        patches = patches.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+        order = torch.from_numpy(generator.random((n_images, grid * grid)).argsort(1))
+        image_index = torch.arange(n_images, device=pixels.device)[:, None]
+        shuffled = patches[image_index, order.to(pixels.device)]
+
+        # And back again.
+        shuffled = shuffled.unflatten(1, (grid, grid)).permute(0, 3, 1, 4, 2, 5)
+        return _resize(shuffled.reshape(fitting.shape), (image_height, image_width))
 
 
-def _resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+def _resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     if pixels.shape[-2:] == size:
         return pixels
     return interpolate(pixels, size, mode="bilinear", antialias=True)
@@ -84,19 +88,19 @@ class DeYO(PixelAdapter):
     Disentangled Factors*, 2024.
 
     Differences from the reference implementation: that is for batches of images and tunes the norm
-    layers of a vision model without ever going back; its `episodic` mode cannot work, as it puts
-    back what it never stored. Here the views of one image are the batch, the context is tuned, and
-    every image starts afresh. The step is TPT's (AdamW, 5e-3) instead of momentum on weights. The
-    answer is from after the update: the one from before, which that code returns, would be
-    zero-shot's. `least_drop` is 0.2 there for its hard scenarios, 0.3 for mild ones and 0.5 for
-    Waterbirds.
+    layers of a vision model without ever resetting them; its `episodic` mode cannot work, as it
+    restores weights that it never stored. Here the views of one image are the batch, the context is
+    tuned, and every image starts afresh. The step is TPT's (AdamW, 5e-3) instead of momentum on
+    weights. The answer is from after the update: the one from before, which that code returns,
+    would be zero-shot's. `least_drop` is 0.2 there for its hard scenarios, 0.3 for mild ones and
+    0.5 for Waterbirds.
 
     Args:
         margin: the largest entropy, as a share of the largest possible.
         least_drop: how much the probability of the answer must fall with the patches shuffled.
         weight_margin: the entropy, as such a share, where the first part of a weight is 1.
-        rate: how far to step; `ELRA` looks at the weighted loss here, in nats.
-        steps: how often to step; the filters are applied anew before each.
+        rate: the length of a step; `ELRA` looks at the weighted loss here, in nats.
+        steps: the number of steps; the filters are applied anew before each.
 
     Example:
         >>> DeYO(least_drop=0.5).margin
@@ -106,20 +110,25 @@ class DeYO(PixelAdapter):
     margin: float = 0.5
     least_drop: float = 0.2
     weight_margin: float = 0.4
-    rate: RatePolicy = field(
-        default=FixedRate(5e-3), hash=False
-    )  # not a part of the loss
+    # `_Loss` is remembered by the hash of its method; the rate is not a part of the loss.
+    rate: RatePolicy = field(default=FixedRate(5e-3), hash=False)
     steps: int = 1
     needs = Needs(prompt_gradient=True, views=True, pixels=True)
 
     def __post_init__(self) -> None:
         check_tuning(self.rate, self.steps)
         check_margin(self.margin)
-        should = "be a difference of probabilities, from -1 to 1"
-        check_number("least_drop", self.least_drop, should, lambda x: -1 <= x <= 1)
-        should = "be a number"
         check_number(
-            "weight_margin", self.weight_margin, should, lambda x: abs(x) < math.inf
+            "least_drop",
+            self.least_drop,
+            "be a difference of probabilities, from -1 to 1",
+            lambda x: -1 <= x <= 1,
+        )
+        check_number(
+            "weight_margin",
+            self.weight_margin,
+            "be a number",
+            lambda x: abs(x) < math.inf,
         )
 
     def _check_task(self, task: Task) -> None:
@@ -130,45 +139,48 @@ class DeYO(PixelAdapter):
     ) -> Outcome:
         features = vision.features(images, True)
         shuffled = vision.changed_features(images, PatchShuffle())
-        both = torch.cat([features, shuffled], 1)
-        tuned = tune(task, both, loss=_Loss(self), rate=self.rate, steps=self.steps)
-        kept = self._weights(task, both, task.target_features).count_nonzero(1)
-        tuned = _undone(tuned, kept == 0, task.context)
-        return replace(tuned_answer(task, features, tuned)[1], views_kept=kept)
+        views_and_copies = torch.cat([features, shuffled], 1)
+        tuned = tune(
+            task, views_and_copies, loss=_Loss(self), rate=self.rate, steps=self.steps
+        )
+        weights = self._weights(task, views_and_copies, task.target_features)
+        n_kept = weights.count_nonzero(1)
+        tuned = _restore_start(tuned, n_kept == 0, task.context)
+        return replace(tuned_answer(task, features, tuned)[1], views_kept=n_kept)
 
-    def _weights(self, task: Task, both: Tensor, texts: Tensor) -> Tensor:
-        """Of each view, 0 for those that are not kept: ``[images, views]``.
+    def _weights(self, task: Task, views_and_copies: Tensor, texts: Tensor) -> Tensor:
+        """Return the weight of each view, ``[images, views]``; 0 for those that are not kept.
 
         Args:
-            task: for the temperature.
-            both: ``[images, 2 * views, dim]``, the views and then their shuffled copies.
+            task: has the temperature.
+            views_and_copies: ``[images, 2 * views, dim]``, views and then their shuffled copies.
             texts: ``[(images,) targets, dim]``
         """
         with torch.no_grad():
-            views, shuffled = task.log_probabilities(both, texts).chunk(2, dim=1)
+            log_p = task.log_probabilities(views_and_copies, texts)
+            views, copies = log_p.chunk(2, dim=1)
             answer = views.argmax(-1, keepdim=True)
-            drop = (
-                views.gather(-1, answer).exp() - shuffled.gather(-1, answer).exp()
-            ).squeeze(-1)
-            largest, h = math.log(views.shape[-1]), entropy(views)
-            kept = (h < self.margin * largest) & (drop > self.least_drop)
-            return torch.where(
-                kept, (self.weight_margin * largest - h).exp() + drop.exp(), 0.0
-            )
+            drop = views.gather(-1, answer).exp() - copies.gather(-1, answer).exp()
+            drop = drop.squeeze(-1)
+            h = entropy(views)
+            max_entropy = math.log(views.shape[-1])
+            is_kept = (h < self.margin * max_entropy) & (drop > self.least_drop)
+            weights = (self.weight_margin * max_entropy - h).exp() + drop.exp()
+            return torch.where(is_kept, weights, 0.0)
 
 
 @dataclass(frozen=True)
 class _Loss:
-    """The weighted entropy of views, for a method's settings."""
+    """Weighted entropy of views, for a method's settings."""
 
     method: DeYO
 
     def objective(self, task: Task) -> Objective:
-        return Objective((_Weighted(task.target_prompts, self.method),))
+        return Objective((_WeightedEntropy(task.target_prompts, self.method),))
 
 
 @dataclass(frozen=True)
-class _Weighted:
+class _WeightedEntropy:
     """A `PromptLoss` of views and their shuffled copies."""
 
     prompts: PromptSet
@@ -176,21 +188,25 @@ class _Weighted:
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         weights = self.method._weights(task, views, features)
-        h = entropy(task.log_probabilities(views.chunk(2, dim=1)[0], features))
+        images_views, _ = views.chunk(2, dim=1)
+        h = entropy(task.log_probabilities(images_views, features))
         return (weights * h).sum(1) / weights.count_nonzero(1).clamp(min=1)
 
 
-def _undone(tuned: Descent, where: Tensor, start: Tensor) -> Descent:
-    """Contexts as they were at the start for the images that nothing passed."""
+def _restore_start(tuned: Descent, is_untuned: Tensor, start: Tensor) -> Descent:
+    """Return the descent with the initial context for images of which no view passed."""
 
-    def undo(values: Tensor, before: Tensor | float = 0) -> Tensor:
-        there = where.to(values.device).reshape(-1, *[1] * (values.ndim - 1))
-        return torch.where(there, before, values)
+    def restore(values: Tensor, initial: Tensor | float = 0) -> Tensor:
+        is_restored = is_untuned.to(values.device)
+        is_restored = is_restored.reshape(-1, *[1] * (values.ndim - 1))
+        return torch.where(is_restored, initial, values)
 
-    flags = {text: flag & ~where.to(flag.device) for text, flag in tuned.flags.items()}
+    flags = {
+        text: flag & ~is_untuned.to(flag.device) for text, flag in tuned.flags.items()
+    }
     return Descent(
-        undo(tuned.context, start.to(tuned.context)),
-        undo(tuned.learning_rate),
-        undo(tuned.relative_step),
-        {**flags, NOTHING_PASSED: where},
+        restore(tuned.context, start.to(tuned.context)),
+        restore(tuned.learning_rate),
+        restore(tuned.relative_step),
+        {**flags, NOTHING_PASSED: is_untuned},
     )

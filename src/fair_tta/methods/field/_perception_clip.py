@@ -1,4 +1,4 @@
-"""PerceptionCLIP: infer the attribute first, then classify given the attribute."""
+"""PerceptionCLIP: infers the attribute first, then classifies given the attribute."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class PerceptionCLIP(Adapter):
-    """Infers the sensitive value of each image first, and classifies given each value.
+    """Infer the sensitive value of each image first, and classify given each value.
 
     ``p(y | x) = sum_z p(z | x) p(y | x, z)`` with ``f(y, z) = tau <v, joint prompt of y and z>``,
     ``p(y | x, z) = softmax_y f(y, z)`` and ``p(z | x)`` in proportion to
     ``sum_y exp(f(y, z) / T)``, or without the class to ``exp(tau <v, sensitive prompt of z> / T)``.
-    Several attributes are one whose values are all combinations. Nothing is tuned and one view is
-    enough. It needs joint prompts. The attribute *is* used here, as context: where classes are
+    Several attributes become one whose values are all combinations. Nothing is tuned and one view
+    is enough. It needs joint prompts. The attribute *is* used here, as context: where classes are
     separated better given the value, gaps may close or widen.
 
     From the paper of that name; public code: umd-huang-lab/perceptionCLIP.
@@ -30,8 +30,8 @@ class PerceptionCLIP(Adapter):
     wants them, where the public code takes other statistics.
 
     Args:
-        temperature: T, above 1 for a less certain attribute; infinite for one that is not inferred
-            at all, so that every value counts the same.
+        temperature: T; above 1 the inferred attribute is less certain, and if infinite every value
+            counts the same.
         with_class: infer the attribute from the joint prompts; if False from the sensitive prompts.
 
     Example:
@@ -60,31 +60,34 @@ class PerceptionCLIP(Adapter):
             lambda: combined.own_features(combined.joint_prompts(attribute)),
         )
         image = features[:, :1]
-        logits = (
-            task.logits(image, joint).squeeze(1).unflatten(-1, (len(task.targets), -1))
-        )
-        by_value = None
+        joint_logits = task.logits(image, joint).squeeze(1)
+        by_target_and_value = joint_logits.unflatten(-1, (len(task.targets), -1))
+        value_logits = None
         if not self.with_class:
-            by_value = task.logits(
-                image, combined.sensitive_features[attribute]
-            ).squeeze(1)
-        return Outcome(given_context(logits, by_value, self.temperature).exp())
+            values = combined.sensitive_features[attribute]
+            value_logits = task.logits(image, values).squeeze(1)
+        log_p = classify_given_value(
+            by_target_and_value, value_logits, self.temperature
+        )
+        return Outcome(log_p.exp())
 
 
-def given_context(
-    logits: Tensor, by_value: Tensor | None, temperature: float
+def classify_given_value(
+    joint_logits: Tensor, value_logits: Tensor | None, temperature: float
 ) -> Tensor:
-    """``log sum_z p(z | x) p(y | x, z)``: ``[images, targets]``.
+    """Return ``log sum_z p(z | x) p(y | x, z)``, ``[images, targets]``.
 
     Args:
-        logits: ``[images, targets, values]`` of the joint prompts.
-        by_value: ``[images, values]`` of the sensitive prompts, None to infer from the joint ones.
-        temperature: of the inference.
+        joint_logits: ``[images, targets, values]`` of the joint prompts.
+        value_logits: ``[images, values]`` of the sensitive prompts; None infers values from the
+            joint prompts.
+        temperature: of the inference of the value.
     """
-    if by_value is None:
-        by_value = (logits / temperature).logsumexp(1)
+    if value_logits is None:
+        value_logits = (joint_logits / temperature).logsumexp(1)
     else:
-        by_value = by_value / temperature
-    context = by_value.log_softmax(-1).unsqueeze(1)
-    log_p: Tensor = (context + logits.log_softmax(1)).logsumexp(-1)
-    return log_p.log_softmax(-1)  # sums to one but for rounding
+        value_logits = value_logits / temperature
+    log_p_value = value_logits.log_softmax(-1).unsqueeze(1)
+    log_p_given_value = joint_logits.log_softmax(1)
+    log_p: Tensor = (log_p_value + log_p_given_value).logsumexp(-1)
+    return log_p.log_softmax(-1)  # the sum is one except for rounding

@@ -1,4 +1,4 @@
-"""SAGE: of many templates, those that separate the classes of an image most."""
+"""SAGE: for each image the templates that separate its classes most."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from fair_tta.prompts._templates import (
     sentence_text,
 )
 
+# What precedes the classifier's own sentence if no templates are given: a list of ours.
 OPENINGS = (
     "", "A photo. ", "A good photo. ", "A bad photo. ", "A blurry photo. ", "A bright photo. ",
     "A dark photo. ", "A small picture. ", "A close-up. ", "A drawing. ",
 )  # fmt: skip
-"""What stands before the classifier's own sentence unless there are templates: a list of ours."""
 
 
 @dataclass(frozen=True)
 class SAGE(Adapter):
-    """Classifies each image with the templates whose scores spread most over the classes.
+    """Classify each image with the templates whose scores spread most over the classes.
 
-    Of each template the score is ``max_y <v, T_y> - min_y <v, T_y>``; the `keep` templates with the
+    The score of a template is ``max_y <v, T_y> - min_y <v, T_y>``; the `keep` templates with the
     largest are kept and their cosines averaged. Nothing is tuned and one view is enough. It names
-    no attribute: with two classes it follows the template that is most certain, whatever
-    that is certain of.
+    no attribute: with two classes it follows the most certain template, whatever the reason for
+    its certainty.
 
     arXiv 2511.13005; public code: wenqian-ye/spurious_vlm.
 
@@ -39,12 +39,12 @@ class SAGE(Adapter):
     public code averages text features and normalises them again, which is the same for ``keep=1``.
     The paper takes the 80 templates of ImageNet. Unless you give templates, ours are the
     classifier's own target sentence alone and after nine neutral openings ("A blurry photo."),
-    because a phrase such as "with blond hair" does not fit into the templates of others; of a
-    classifier with several templates they are these.
+    because a phrase such as "with blond hair" does not fit into the templates of others. If the
+    classifier has several templates, they are used.
 
     Args:
-        templates: sentences with a slot for the target, into which your phrases go.
-        keep: how many of them count for an image.
+        templates: sentences with a slot for the target, which your phrases fill.
+        keep: the number of templates that count for an image.
 
     Example:
         >>> SAGE(templates=["a photo of a {}.", "a drawing of a {}."]).keep
@@ -57,9 +57,8 @@ class SAGE(Adapter):
     def __post_init__(self) -> None:
         count = len(OPENINGS)
         if self.templates is not None:
-            is_list = isinstance(self.templates, Sequence) and not isinstance(
-                self.templates, str
-            )
+            is_text = isinstance(self.templates, str)
+            is_list = isinstance(self.templates, Sequence) and not is_text
             if not is_list or not self.templates:
                 raise FairTTAError(
                     f"`templates` should be a list of sentences (got {self.templates!r}).",
@@ -79,36 +78,39 @@ class SAGE(Adapter):
         task.sentence_prompts(self._sentences(task))
 
     def _sentences(self, task: Task) -> list[str]:
-        """All sentences, template by template."""
-        own = [
-            sentence_text(one.target)
-            for one in (task.templates, *task.templates._further)
-        ]
-        templates = own if len(own) > 1 else [opening + own[0] for opening in OPENINGS]
-        return [
-            fill_slots(
-                parse_sentence("templates", template, {TARGET}), {TARGET: phrase}
-            ).text
-            for template in (templates if self.templates is None else self.templates)
-            for phrase in task.targets.values()
-        ]
+        """Return all sentences, template by template."""
+        sentences = []
+        for template in self._templates_of(task):
+            parsed = parse_sentence("templates", template, {TARGET})
+            for phrase in task.targets.values():
+                sentences.append(fill_slots(parsed, {TARGET: phrase}).text)
+        return sentences
+
+    def _templates_of(self, task: Task) -> Sequence[str]:
+        if self.templates is not None:
+            return self.templates
+        ensemble = [task.templates, *task.templates._further]
+        templates = [sentence_text(template.target) for template in ensemble]
+        if len(templates) > 1:
+            return templates
+        return [opening + templates[0] for opening in OPENINGS]
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-
         def encode() -> Tensor:
             return task.own_features(task.sentence_prompts(self._sentences(task)))
 
         texts = task.remember(("templates", self.templates), encode)
-        logits = task.logits(features[:, :1], texts).unflatten(
-            -1, (-1, len(task.targets))
-        )
-        return Outcome(softmax(widest(logits, self.keep)))
+        logits = task.logits(features[:, :1], texts)
+        by_template = logits.unflatten(-1, (-1, len(task.targets)))
+        return Outcome(softmax(mean_of_widest_range(by_template, self.keep)))
 
 
-def widest(logits: Tensor, keep: int) -> Tensor:
-    """The mean over the `keep` templates with the widest range of logits:
-    ``[..., templates, targets] -> [..., targets]``.
+def mean_of_widest_range(logits: Tensor, keep: int) -> Tensor:
+    """Return the mean logits over the `keep` templates with the widest range.
+
+    ``[..., templates, targets] -> [..., targets]``
     """
-    width = logits.amax(-1) - logits.amin(-1)
-    order = width.argsort(dim=-1, descending=True, stable=True)[..., :keep]
-    return logits.take_along_dim(order.unsqueeze(-1), -2).mean(-2)
+    logit_range = logits.amax(-1) - logits.amin(-1)
+    widest_first = logit_range.argsort(dim=-1, descending=True, stable=True)
+    kept = widest_first[..., :keep].unsqueeze(-1)
+    return logits.take_along_dim(kept, -2).mean(-2)

@@ -1,4 +1,4 @@
-"""SEM: prompts of classes in the latents of a sparse autoencoder, without what shows attributes."""
+"""SEM: class prompts with attribute latents of a sparse autoencoder suppressed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,35 +34,34 @@ _WORDINGS = (
     "a close-up of the {}.",
     "the {} at night.",
 )
+# Sentences about common things in four wordings each, with which prompts are compared.
 DIVERSE = tuple(wording.format(noun) for noun in _NOUNS for wording in _WORDINGS)
-"""Sentences about common things in four wordings each: what prompts are compared with."""
 
-
+# Whole sentences that express an attribute value, by value or as pairs.
 Wordings: TypeAlias = Mapping[str, Sequence[str]] | Sequence[tuple[str, Sequence[str]]]
-"""Whole sentences that say an attribute value, by value, or as pairs."""
 
 
 @dataclass(frozen=True)
 class SEM(Adapter):
-    """Changes the prompts of the classes where the latents of an autoencoder show the attribute.
+    """Change class prompts where the latents of a sparse autoencoder show the attribute.
 
     With ``h = relu(W (e - b) + a)`` the latents of a prompt's feature e, not normalised: the
     content score c_j of a class is the share of diverse prompts whose h_j is below the class's; the
     bias score b_j the largest over attribute values of the smaller of two shares below the value's
     h_j, among the diverse prompts and among the prompts of the attribute's other values. Then
     ``m = (1 + c - b)^2``, ``h' = m h + (1 - m) median of the diverse``, and ``e' = D h' + b`` is
-    the class's feature. Images stay as they are, so that an image costs nothing.
+    the class's feature. Images are unchanged, so an image costs a plain zero-shot call.
 
     This is SEM_b. An attribute value may have several `wordings`, as published: its h_j is the
     median over them, and the other values' prompts are all of theirs. With several templates it is
     SEM_bi: the first is the class's prompt, and the content score is that of the median over all.
-    Of several attributes the largest bias score counts.
+    The largest bias score over several attributes counts.
 
     *SEM*, CVPR Findings 2026; public code: mardgui/SEM, whose release has autoencoders.
 
     Differences from the reference implementation: a value without `wordings` has its prompts in
     your templates, and a class has only those; there both have lists for each dataset. The diverse
-    prompts are 340 sentences of ours, in place of some 330 of theirs. SEM_i, which names no
+    prompts are 340 sentences of ours instead of their 330 or so. SEM_i, which names no
     attribute, is not offered.
 
     Args:
@@ -70,8 +70,8 @@ class SEM(Adapter):
             the names of the public code: ``save_file(torch.load(theirs), "sae.safetensors")``
             converts a file of it. Required.
         diverse: whole sentences about anything; `DIVERSE` if None.
-        wordings: ``{value: sentences}``, whole sentences that say an attribute value, in place of
-            its prompts; kept as pairs.
+        wordings: ``{value: sentences}``, whole sentences that express an attribute value, instead
+            of its prompts; kept as pairs.
 
     Example:
         >>> SEM(autoencoder="sae.safetensors").autoencoder
@@ -83,22 +83,24 @@ class SEM(Adapter):
     wordings: Wordings | None = None
 
     def __post_init__(self) -> None:
-        path, given = self.autoencoder, self.diverse
+        path = self.autoencoder
         if not isinstance(path, str | os.PathLike):
             raise FairTTAError(
                 f"`autoencoder` should be the path of a file (got {path!r:.80}).",
                 argument="autoencoder",
             )
         object.__setattr__(self, "autoencoder", os.fspath(path))
-        if given is not None:
-            if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        if self.diverse is not None:
+            is_text = isinstance(self.diverse, str)
+            is_list = isinstance(self.diverse, Sequence) and not is_text
+            if not is_list or not self.diverse:
                 raise FairTTAError(
-                    f"`diverse` should be a list of sentences (got {given!r}).",
+                    f"`diverse` should be a list of sentences (got {self.diverse!r}).",
                     argument="diverse",
                 )
-            object.__setattr__(self, "diverse", tuple(given))
+            object.__setattr__(self, "diverse", tuple(self.diverse))
         if self.wordings is not None:
-            object.__setattr__(self, "wordings", _checked_wordings(self.wordings))
+            object.__setattr__(self, "wordings", _check_wordings(self.wordings))
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -106,10 +108,12 @@ class SEM(Adapter):
         return Needs(sensitive=True, setting=not self.autoencoder)
 
     def _identity_settings(self) -> dict[str, Any]:
-        """For `fair_tta._identity.describe`: the file is known by its content."""
-        content = self.autoencoder and sha256(_content(self.autoencoder)).hexdigest()
+        """Return settings for `fair_tta._identity.describe`, the file as its digest."""
+        digest = ""
+        if self.autoencoder:
+            digest = sha256(_file_content(self.autoencoder)).hexdigest()
         return {
-            "autoencoder": content,
+            "autoencoder": digest,
             "diverse": self.diverse,
             "wordings": self.wordings,
         }
@@ -121,19 +125,21 @@ class SEM(Adapter):
                 "SEM(autoencoder='sae.safetensors'), or 'sem:autoencoder=sae.safetensors'.",
                 argument="autoencoder",
             )
-        every = [value for names in task.sensitive.values() for value in names]
+        known = list(chain.from_iterable(task.sensitive.values()))
         for value in dict(self.wordings or ()):
-            if every.count(value) != 1:
+            if known.count(value) != 1:
                 raise FairTTAError(
-                    f"`wordings` should be of values that one attribute has, among {every} (got "
-                    f"{value!r}): take the labels of `sensitive`.",
+                    f"`wordings` should be of values that exactly one attribute has, among {known} "
+                    f"(got {value!r}): use the labels of `sensitive`.",
                     argument="wordings",
                 )
-        dim, width = task.target_features.shape[1], len(self._weights(task)["bpre"])
-        if width != dim:
+        dim = task.target_features.shape[1]
+        autoencoder_dim = len(self._weights(task)["bpre"])
+        if autoencoder_dim != dim:
             raise FairTTAError(
                 f"`autoencoder` should be for features of width {dim}, those of "
-                f"{task.backend.name} (got {width}): {self.autoencoder!r} is of another model.",
+                f"{task.backend.name} (got {autoencoder_dim}): {self.autoencoder!r} belongs to "
+                "another model.",
                 argument="autoencoder",
             )
 
@@ -144,68 +150,70 @@ class SEM(Adapter):
         return Outcome(probabilities(task, features, texts))
 
     def _class_features(self, task: Task) -> Tensor:
-        """New features of the classes, of length one, in float64: ``[targets, dim]``."""
+        """Return new unit features of the classes, ``[targets, dim]``, in float64."""
         weights = self._weights(task)
+        diverse = _latents(task, weights, self.diverse or DIVERSE)
+        prompts = task.templates._target_prompts(task.targets)
+        classes = torch.stack(
+            [_latents(task, weights, _all_texts(prompt)) for prompt in prompts]
+        )  # [targets, templates, latents]
 
-        def latents(sentences: Sequence[str]) -> Tensor:
-            raw = task._raw_features(task.sentence_prompts(sentences)).to(
-                "cpu", torch.float64
-            )
-            inside = (raw - weights["bpre"]) @ weights["encoder.weight"].mT
-            return torch.relu(inside + weights["encoder.bias"])
+        typical_classes = classes.median(1).values
+        content = torch.stack(
+            [_share_below(diverse, latents) for latents in typical_classes]
+        )
+        bias = self._bias_scores(task, weights, diverse)
+        m = (1 + content - bias).square()
+        latents = m * classes[:, 0] + (1 - m) * diverse.median(0).values
+        return unit_features(latents @ weights["decoder.weight"].mT + weights["bpre"])
 
-        def of_prompts(
-            prompts: Sequence[Prompt],
-        ) -> Tensor:  # [prompts, wordings, latents]
-            sentences = [
-                text
-                for prompt in prompts
-                for text in (prompt.text, *prompt.further_texts)
-            ]
-            return torch.stack(latents(sentences).chunk(len(prompts)))
-
-        diverse = latents(self.diverse or DIVERSE)
-        classes = of_prompts(task.templates._target_prompts(task.targets))
+    def _bias_scores(
+        self, task: Task, weights: Mapping[str, Tensor], diverse: Tensor
+    ) -> Tensor:
+        """Return how strongly each latent shows any attribute value, ``[latents]``."""
         bias = torch.zeros_like(diverse[0])
         for names in task.sensitive.values():
-            values = [latents(sentences) for sentences in self._sentences(task, names)]
-            for place, own in enumerate(values):
-                typical = own.median(0).values
-                others = torch.cat([*values[:place], *values[place + 1 :]])
-                scores = torch.minimum(
-                    _share_below(diverse, typical), _share_below(others, typical)
-                )
-                bias = torch.maximum(bias, scores)
-        content = torch.stack(
-            [_share_below(diverse, one) for one in classes.median(1).values]
-        )
-        share = (1 + content - bias).square()
-        kept = share * classes[:, 0] + (1 - share) * diverse.median(0).values
-        return unit_features(kept @ weights["decoder.weight"].mT + weights["bpre"])
+            values = [
+                _latents(task, weights, sentences)
+                for sentences in self._value_sentences(task, names)
+            ]
+            for index, latents in enumerate(values):
+                typical = latents.median(0).values
+                others = torch.cat([*values[:index], *values[index + 1 :]])
+                among_diverse = _share_below(diverse, typical)
+                among_others = _share_below(others, typical)
+                score = torch.minimum(among_diverse, among_others)
+                bias = torch.maximum(bias, score)
+        return bias
 
-    def _sentences(self, task: Task, names: Mapping[str, str]) -> list[Sequence[str]]:
-        """Sentences that say each value of an attribute."""
+    def _value_sentences(
+        self, task: Task, names: Mapping[str, str]
+    ) -> list[Sequence[str]]:
+        """Return the sentences that express each value of an attribute."""
         wordings = dict(self.wordings or ())
         prompts = task.templates._sensitive_prompts(names)
         return [
-            wordings.get(value, (prompt.text, *prompt.further_texts))
+            wordings.get(value, _all_texts(prompt))
             for value, prompt in zip(names, prompts, strict=True)
         ]
 
     def _weights(self, task: Task) -> Mapping[str, Tensor]:
         return task.remember(
-            ("autoencoder", self.autoencoder), lambda: _read(self.autoencoder)
+            ("autoencoder", self.autoencoder),
+            lambda: _read_autoencoder(self.autoencoder),
         )
 
 
-def _checked_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _check_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return pairs of a value and its sentences, which can be compared and written to a file."""
     pairs = list(wordings.items() if isinstance(wordings, Mapping) else wordings)
     for value, sentences in pairs:
-        are_texts = isinstance(sentences, Sequence) and all(
-            isinstance(s, str) for s in sentences
-        )
-        if isinstance(sentences, str) or not are_texts or not sentences:
+        is_list = isinstance(sentences, Sequence) and not isinstance(sentences, str)
+        if (
+            not is_list
+            or not sentences
+            or not all(isinstance(s, str) for s in sentences)
+        ):
             raise FairTTAError(
                 f"`wordings[{value!r}]` should be a list of sentences (got {sentences!r}).",
                 argument="wordings",
@@ -213,12 +221,29 @@ def _checked_wordings(wordings: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((value, tuple(sentences)) for value, sentences in pairs)
 
 
+def _all_texts(prompt: Prompt) -> Sequence[str]:
+    """Return a prompt in all templates of an ensemble."""
+    return (prompt.text, *prompt.further_texts)
+
+
+def _latents(
+    task: Task, weights: Mapping[str, Tensor], sentences: Sequence[str]
+) -> Tensor:
+    """Return ``h`` of sentences, ``[sentences, latents]``, in float64 on the CPU."""
+    raw = task._raw_features(task.sentence_prompts(sentences)).to("cpu", torch.float64)
+    activations = (raw - weights["bpre"]) @ weights["encoder.weight"].mT
+    return torch.relu(activations + weights["encoder.bias"])
+
+
 def _share_below(others: Tensor, latents: Tensor) -> Tensor:
-    """Of each latent the share of others that are smaller: ``[n, latents], [latents]``."""
+    """Return for each latent the share of others that are smaller.
+
+    ``[n, latents], [latents] -> [latents]``
+    """
     return (others < latents).double().mean(0)
 
 
-def _content(path: str) -> bytes:
+def _file_content(path: str) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
@@ -228,22 +253,28 @@ def _content(path: str) -> bytes:
         ) from None
 
 
-def _read(path: str) -> dict[str, Tensor]:
-    """The weights in float64 on the CPU."""
+def _read_autoencoder(path: str) -> dict[str, Tensor]:
+    """Return the weights in float64 on the CPU."""
     try:
-        found = load(_content(path))
+        weights = load(_file_content(path))
     except SafetensorError as error:
         raise FairTTAError(
             f"`autoencoder` {path!r} is not a safetensors file: {error}.",
             argument="autoencoder",
         ) from None
-    shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
-    n, dim = (*shapes.get("encoder.weight", ()), 0, 0)[:2]
-    wanted = {"bpre": (dim,), "encoder.weight": (n, dim), "encoder.bias": (n,)}
-    if shapes != {**wanted, "decoder.weight": (dim, n)}:
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    encoder_shape = shapes.get("encoder.weight", ())
+    n_latents, dim = encoder_shape if len(encoder_shape) == 2 else (0, 0)
+    expected = {
+        "bpre": (dim,),
+        "encoder.weight": (n_latents, dim),
+        "encoder.bias": (n_latents,),
+        "decoder.weight": (dim, n_latents),
+    }
+    if shapes != expected:
         raise FairTTAError(
             f"`autoencoder` {path!r} should hold bpre [dim], encoder.weight [latents, dim], "
             f"encoder.bias [latents] and decoder.weight [dim, latents] (got {shapes}).",
             argument="autoencoder",
         )
-    return {name: tensor.double() for name, tensor in found.items()}
+    return {name: tensor.double() for name, tensor in weights.items()}

@@ -25,18 +25,20 @@ from fair_tta.methods.tuning._rates import FixedRate, RatePolicy, check_tuning
 from fair_tta.prompts._context import PromptSet
 from fair_tta.prompts._task import Task
 
-_OPERATIONS = 2  # of rotate, shear and translate, one after another
-_HOLE = 0.5  # of the shorter side, at most
+# Strengths are ours: the public code does the same on some datasets without naming its strengths.
+_OPERATIONS_PER_VIEW = 2
+_MAX_HOLE = 0.5  # of the shorter side
 
 
 @dataclass(frozen=True)
 class DistortedViews:
-    """The image rotated, sheared or moved, twice, with a black hole of up to half its side.
+    """Rotated, sheared or moved copies of an image, with a black hole of up to half its side.
 
-    Rotations are up to 30 degrees, shears up to 0.3, moves up to a third of the side.
+    Each copy takes two operations: rotations are up to 30 degrees, shears up to 0.3, moves up to a
+    third of the side.
 
     Args:
-        n: number of views, including the image itself, which is not distorted.
+        n: number of views, including the undistorted image itself.
 
     Example:
         >>> DistortedViews(4)(Image.new("RGB", (9, 9)), (8, 8), np.random.default_rng(0)).shape
@@ -51,37 +53,51 @@ class DistortedViews:
     def __call__(
         self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
-        centre = _centre(image, size)
-        drawn = generator.random((self.n - 1, 2 * _OPERATIONS + 3))
+        centre = _crop_centre(image, size)
+        # For each view: kind and strength of each operation, then size and centre of the hole.
+        random_numbers = generator.random((self.n - 1, 2 * _OPERATIONS_PER_VIEW + 3))
         views = np.empty((self.n - 1, *size, 3), np.float32)
-        for view, numbers in zip(views, drawn, strict=True):
+        for view, numbers in zip(views, random_numbers, strict=True):
             pixels = centre
-            for which, part in numbers[:-3].reshape(_OPERATIONS, 2):
-                operation = GEOMETRIC_OPERATIONS[int(len(GEOMETRIC_OPERATIONS) * which)]
-                pixels = operation(2 * part - 1, *size)(pixels)
+            for kind, strength in numbers[:-3].reshape(_OPERATIONS_PER_VIEW, 2):
+                index = int(len(GEOMETRIC_OPERATIONS) * kind)
+                distort = GEOMETRIC_OPERATIONS[index](2 * strength - 1, *size)
+                pixels = distort(pixels)
             view[:] = pixels
-            _cut_out(view, *numbers[-3:])
+            _cut_hole(view, *numbers[-3:])
         return views
 
 
-def _cut_out(
+def _cut_hole(
     view: npt.NDArray[np.float32], side: float, down: float, right: float
 ) -> None:
-    """Makes a square black; it may stick out of the image."""
+    """Make a square black; it may stick out of the image.
+
+    Args:
+        view: ``[height, width, 3]``, changed in place.
+        side: the side of the square, as a share of the largest one.
+        down: the row of its centre, as a share of the height.
+        right: the column of its centre, as a share of the width.
+    """
     height, width, _ = view.shape
-    half = _HOLE * side * min(height, width) / 2
-    top, left = (max(0, round(at - half)) for at in (down * height, right * width))
-    view[top : round(down * height + half), left : round(right * width + half)] = 0
+    half = _MAX_HOLE * side * min(height, width) / 2
+    row = down * height
+    column = right * width
+    top = max(0, round(row - half))
+    left = max(0, round(column - half))
+    view[top : round(row + half), left : round(column + half)] = 0
 
 
-def _centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
-    """The largest part at the centre that has the shape of `size`, at that size."""
+def _crop_centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
+    """Return the largest central part that has the shape of `size`, resized to it."""
     pixels = np.array(to_rgb(image))
     height, width, _ = pixels.shape
     scale = min(height / size[0], width / size[1])
-    h, w = (max(1, round(scale * edge)) for edge in size)
-    top, left = (height - h) // 2, (width - w) // 2
-    return resize(pixels[top : top + h, left : left + w], size)
+    crop_height = max(1, round(scale * size[0]))
+    crop_width = max(1, round(scale * size[1]))
+    top = (height - crop_height) // 2
+    left = (width - crop_width) // 2
+    return resize(pixels[top : top + crop_height, left : left + crop_width], size)
 
 
 @dataclass(frozen=True)
@@ -89,18 +105,18 @@ class KLFromUniform(Loss):
     """``mean over auxiliary images of KL(uniform || p)``, as in the public code of SEraser.
 
     Args:
-        hold: add ``KL(p_0 || p)`` of the image, p_0 being its answer before tuning, in place of
+        hold: add ``KL(p_0 || p)`` of the image, p_0 being its answer before tuning, instead of
             its entropy.
     """
 
     hold: bool = False
 
     def objective(self, task: Task) -> Objective:
-        return Objective((_Erased(task.target_prompts, self.hold),))
+        return Objective((_ErasedBackground(task.target_prompts, self.hold),))
 
 
 @dataclass(frozen=True)
-class _Erased:
+class _ErasedBackground:
     """A `PromptLoss` of the image, the first of the views, and of auxiliary images, the rest."""
 
     prompts: PromptSet
@@ -108,12 +124,14 @@ class _Erased:
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         log_p = task.log_probabilities(views, features)  # [images, views, targets]
-        image, auxiliary = log_p[:, 0], log_p[:, 1:]
-        away = -auxiliary.mean(-1) - math.log(log_p.shape[-1])
+        image = log_p[:, 0]
+        auxiliary = log_p[:, 1:]
+        kl_from_uniform = -auxiliary.mean(-1) - math.log(log_p.shape[-1])
         if not self.hold:
-            return away.mean(1) + entropy(image)
+            return kl_from_uniform.mean(1) + entropy(image)
         before = task.log_probabilities(views[:, 0], task.target_features)
-        return away.mean(1) + (before.exp() * (before - image)).sum(-1)
+        kl_from_before = (before.exp() * (before - image)).sum(-1)
+        return kl_from_uniform.mean(1) + kl_from_before
 
 
 @dataclass(frozen=True)
@@ -131,16 +149,16 @@ class SEraser(PixelAdapter):
     entropy of the image itself, where the public code takes the foreground that a segmentation
     finds; its third option, a term of pseudo-labels, is not offered. Without a segmentation of
     yours auxiliary images are distorted copies, whose strengths are ours; the public code does
-    the same on some datasets and adds noise on others. It is not the ``lam = inf`` of FairTPT: that
-    blurs *sensitive values* on ordinary views.
+    the same on some datasets and adds noise on others. It is not FairTPT with ``lam = inf``, which
+    raises the entropy of *sensitive values* on ordinary views.
 
     Args:
-        auxiliary: images that show what should not matter: a function of an image and a random
-            generator, with your segmentation; otherwise 15 distorted copies with a hole.
-        black: whether an all-black image is one more.
-        loss: what is minimised.
-        rate: how far to step; `ELRA` looks at the whole loss here, in nats.
-        steps: how often to step.
+        auxiliary: a function of an image and a random generator that returns images of what should
+            not matter, by your segmentation; by default 15 distorted copies with a hole.
+        black: whether an all-black image is added to them.
+        loss: the loss that is minimised.
+        rate: the length of a step; `ELRA` looks at the whole loss here, in nats.
+        steps: the number of steps.
 
     Example:
         >>> def background(image, generator):
@@ -174,6 +192,7 @@ class SEraser(PixelAdapter):
     ) -> Outcome:
         features = vision.features(images, True, self.auxiliary)
         if self.black:
+            # The size does not matter: the model resizes it, and black stays black.
             black = vision.features([Image.new("RGB", (224, 224))], False)
             features = torch.cat([features, black.expand(len(images), -1, -1)], 1)
         if features.shape[1] == 1:

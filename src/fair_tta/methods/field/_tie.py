@@ -26,18 +26,17 @@ from fair_tta.prompts._task import Task
 
 @dataclass(frozen=True)
 class TIE(FittedMethod):
-    """Takes from each image as much of its sensitive value's prompt as images of that value have.
+    """Subtract the prompt of an image's true value, scaled by its mean similarity to such images.
 
     ``v' = norm(v - lam_s z_s)`` with z_s the prompt of the image's *true* value s and ``lam_s`` the
-    mean of ``<v, z_s>`` over the reference images of s. What several attributes take is added up.
-    The classes' prompts stay as they are. Nothing is tuned and one view is enough.
+    mean of ``<v, z_s>`` over the reference images of s. The terms of several attributes are added.
+    The classes' prompts are unchanged. Nothing is tuned and one view is enough.
 
     It has to know the true value, of reference images and of those to classify:
     ``tie.knowing("woman")`` is the method for images of women, with several attributes
     ``tie.knowing("woman", "old")`` in the order of the classifier's. An audit knows the values:
-    ``clf.audit(images, labels, values, adapter=tie)``. Those of the command line do not use them,
-    because what they keep of an image does not depend on its labels. Where values are not known,
-    take `TIEStar`.
+    ``clf.audit(images, labels, values, adapter=tie)``. Audits of the command line do not use them,
+    because stored rows must not depend on labels. Where values are not known, use `TIEStar`.
 
     Lu et al., 2025; public code: lu876/TIE.
 
@@ -46,7 +45,7 @@ class TIE(FittedMethod):
 
     Args:
         known: the value that the images to come have, of each attribute; `knowing` sets it.
-        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` learned; without it images are refused.
 
     Example:
         >>> TIE().knowing("woman")
@@ -58,7 +57,7 @@ class TIE(FittedMethod):
     needs = Needs(sensitive=True, reference=True, reference_sensitive=True, values=True)
 
     def knowing(self, *values: str) -> TIE:
-        """The method for images of which this is known.
+        """Return the method for images whose values are known.
 
         Args:
             values: the name of the value of each attribute, in the order of the classifier's.
@@ -66,8 +65,9 @@ class TIE(FittedMethod):
         return replace(self, known=values)
 
     def _check_task(self, task: Task) -> None:
-        if self.known is not None:  # without it `fit` and `audit` work
-            self._places(task, self.known)
+        # `fit` and `audit` work without it: they know the values themselves.
+        if self.known is not None:
+            self._value_indices(task, self.known)
 
     def _check_ready(self) -> None:
         super()._check_ready()
@@ -76,90 +76,108 @@ class TIE(FittedMethod):
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
     ) -> Mapping[str, Tensor]:
-        """See `mean_scales`."""
+        """Return the scales of `mean_scales`."""
         return mean_scales(task, ((batch.features, batch.values) for batch in batches))
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        places = {
-            name: torch.full((len(features),), place, device=features.device)
-            for name, place in self._places(task, self._known()).items()
+        known = self._value_indices(task, self._known())
+        value_indices = {
+            attribute: torch.full((len(features),), index, device=features.device)
+            for attribute, index in known.items()
         }
-        return answer_without(task, features, self._prepared(task), places)
+        return subtract_and_compare(task, features, self._prepared(task), value_indices)
 
     def _known(self) -> tuple[str, ...]:
-        """Return the value of each attribute that is known, or raise if none is."""
+        """Return the known value of each attribute, or raise if none is known."""
         if self.known is None:
             raise FairTTAError(
-                "TIE has to know the true sensitive value of each image: use what `knowing(value)` "
-                "returns for images of that value, `clf.audit(..., adapter=tie)`, which knows "
-                "the values, or TIEStar(), which perceives them.",
+                "TIE needs the true sensitive value of each image: use `tie.knowing(value)` for "
+                "images of that value, `clf.audit(..., adapter=tie)`, which knows the values, or "
+                "TIEStar(), which perceives them.",
                 argument="knowing",
             )
         return self.known
 
-    def _places(self, task: Task, known: tuple[str, ...]) -> dict[str, int]:
-        """Return which value of each attribute is known."""
+    def _value_indices(self, task: Task, known: tuple[str, ...]) -> dict[str, int]:
+        """Return the index of the known value of each attribute."""
         names = {
             attribute: list(values) for attribute, values in task.sensitive.items()
         }
-        values = dict(zip(names, known, strict=False))
-        if len(known) != len(names) or any(values[a] not in names[a] for a in names):
+        indices = {}
+        for attribute, value in zip(names, known, strict=False):
+            if value in names[attribute]:
+                indices[attribute] = names[attribute].index(value)
+        if len(known) != len(names) or len(indices) != len(names):
             raise FairTTAError(
                 f"TIE should know a value of each attribute, in the order of {names} (got "
                 f"{list(known)})."
             )
-        return {
-            attribute: names[attribute].index(value)
-            for attribute, value in values.items()
-        }
+        return indices
 
 
 def mean_scales(
     task: Task, batches: Iterator[tuple[Tensor, Mapping[str, Tensor]]]
 ) -> dict[str, Tensor]:
-    """``lam_s`` by attribute, ``[values]``; 0 for a value that no image has.
+    """Return ``lam_s`` by attribute, ``[values]``; 0 for a value that no image has.
 
-    Batches are features ``[images, dim]``, and ``{attribute: [images]}`` which value each has.
+    Args:
+        task: has the sensitive prompts.
+        batches: unit features ``[images, dim]``, and ``{attribute: [images]}``, the index of the
+            value of each.
     """
-    sums = {
-        name: torch.zeros(2, len(z), dtype=torch.float64, device="cpu")
-        for name, z in task.sensitive.items()
+    cosine_sums = {}
+    counts = {}
+    for attribute, names in task.sensitive.items():
+        cosine_sums[attribute] = torch.zeros(
+            len(names), dtype=torch.float64, device="cpu"
+        )
+        counts[attribute] = torch.zeros_like(cosine_sums[attribute])
+    for images, value_indices in batches:
+        for attribute, indices in value_indices.items():
+            prompts = task.sensitive_features[attribute].to(images)[indices]
+            cosines = (images * prompts).sum(-1)
+            cosine_sums[attribute].index_add_(0, indices, cosines)
+            counts[attribute].index_add_(0, indices, torch.ones_like(cosines))
+    return {
+        attribute: cosine_sums[attribute] / counts[attribute].clamp(min=1)
+        for attribute in task.sensitive
     }
-    for v, places in batches:
-        for name, place in places.items():
-            cosine = (v * task.sensitive_features[name].to(v)[place]).sum(-1)
-            sums[name].index_add_(
-                1, place, torch.stack([cosine, torch.ones_like(cosine)])
-            )
-    return {name: total / count.clamp(min=1) for name, (total, count) in sums.items()}
 
 
-def answer_without(
+def subtract_and_compare(
     task: Task,
     features: Tensor,
     scales: Mapping[str, Tensor],
-    places: Mapping[str, Tensor],
+    value_indices: Mapping[str, Tensor],
 ) -> Outcome:
-    """The answer for ``norm(v - sum lam_s z_s)``.
+    """Return the answer for ``norm(v - sum lam_s z_s)``.
 
-    Scales are ``{attribute: [values]}``, places ``{attribute: [images]}``: which value is taken.
+    Args:
+        task: has the prompts.
+        features: ``[images, views, dim]``, of which view 0 counts.
+        scales: ``{attribute: [values]}``
+        value_indices: ``{attribute: [images]}``, the value that is subtracted from each image.
     """
     image = features[:, :1]
     rest = image
-    for name, place in places.items():
-        scaled = scales[name].unsqueeze(-1) * task.sensitive_features[name]
-        rest = rest - scaled[place].unsqueeze(1)
-    lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
-    found = probabilities(task, unit_features(rest), task.target_features)
-    return fall_back_to_zero_shot(task, features, found, lost)
+    for attribute, indices in value_indices.items():
+        scaled_prompts = scales[attribute].unsqueeze(-1)
+        scaled_prompts = scaled_prompts * task.sensitive_features[attribute]
+        rest = rest - scaled_prompts[indices].unsqueeze(1)
+    return fall_back_to_zero_shot(
+        task,
+        features,
+        probabilities(task, unit_features(rest), task.target_features),
+        {IMAGE_LOST: is_rounding(rest, image, task.image_floor)},
+    )
 
 
 @dataclass(frozen=True)
 class EpisodicTIE(UsesTexts):
-    """Makes each image orthogonal to the prompt of the sensitive value that it seems to have.
+    """Make each image orthogonal to the nearest sensitive prompt.
 
     ``v' = norm(v - <v, z> z)`` with z the sensitive prompt nearest to v: `TIEStar` with the image's
-    own scale in place of the mean over a reference, so that it needs none. With several
+    own scale instead of the mean over reference images, so it needs none. With several
     attributes v' is orthogonal to the nearest prompt of each. Nothing is tuned and one view is
     enough.
 
@@ -178,32 +196,39 @@ class EpisodicTIE(UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         image = features[:, :1]
-        perceived = [nearest(image, values)[1] for values in texts.sensitive.values()]
-        rest = project_out(image, torch.cat(perceived, 1))
-        lost = {IMAGE_LOST: is_rounding(rest, image, task.image_floor)}
-        found = probabilities(task, unit_features(rest).to(features), texts.target)
-        return fall_back_to_zero_shot(task, features, found, lost)
+        nearest_prompts = []
+        for values in texts.sensitive.values():
+            _, prompt = nearest_value(image, values)
+            nearest_prompts.append(prompt)
+        rest = project_out(image, torch.cat(nearest_prompts, 1))
+        return fall_back_to_zero_shot(
+            task,
+            features,
+            probabilities(task, unit_features(rest).to(features), texts.target),
+            {IMAGE_LOST: is_rounding(rest, image, task.image_floor)},
+        )
 
 
-def nearest(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The value whose prompt is nearest: its index ``[images]`` and feature ``[images, 1, dim]``.
+def nearest_value(image: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return index ``[images]`` and feature ``[images, 1, dim]`` of the nearest prompt.
 
-    Images are ``[images, 1, dim]``, values ``[(images,) values, dim]``.
+    Args:
+        image: ``[images, 1, dim]``
+        values: features of the sensitive prompts, ``[(images,) values, dim]``.
     """
     index = (image @ values.mT).squeeze(1).argmax(-1)
-    of_images = values.expand(len(image), *values.shape[-2:])
-    return index, of_images.take_along_dim(index[:, None, None], 1)
+    values_by_image = values.expand(len(image), *values.shape[-2:])
+    return index, values_by_image.take_along_dim(index[:, None, None], 1)
 
 
 @dataclass(frozen=True)
 class TIEStar(FittedMethod):
-    """Takes from each image as much of its seeming value's prompt as images that seem so have.
+    """Subtract the nearest attribute prompt, scaled by its mean similarity to reference images.
 
     ``v' = norm(v - lam_s z_s)`` with z_s the sensitive prompt nearest to v and ``lam_s`` the mean
     of ``<v, z_s>`` over the reference images whose nearest prompt it is; 0 if there is none, so
-    that such images stay as they are. What several attributes take is added up. It is `TIE`
-    without labels; `EpisodicTIE` needs no reference either. Nothing is tuned and one view is
-    enough.
+    such images are unchanged. The terms of several attributes are added. It is `TIE` without
+    labels; `EpisodicTIE` needs no reference either. Nothing is tuned and one view is enough.
 
     Lu et al., 2025; public code: lu876/TIE.
 
@@ -211,7 +236,7 @@ class TIEStar(FittedMethod):
     the public code the mean is over all reference images, once; the paper speaks of a batch.
 
     Args:
-        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
+        reference: what `FairTPTClassifier.fit` learned; without it images are refused.
 
     Example:
         >>> TIEStar()
@@ -224,20 +249,22 @@ class TIEStar(FittedMethod):
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
     ) -> Mapping[str, Tensor]:
-        """See `mean_scales`."""
-        return mean_scales(
-            task, ((b.features, _perceived(task, b.features)) for b in batches)
+        """Return the scales of `mean_scales`."""
+        perceived_batches = (
+            (batch.features, _perceived_indices(task, batch.features))
+            for batch in batches
         )
+        return mean_scales(task, perceived_batches)
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        perceived = _perceived(task, features[:, 0])
-        return answer_without(task, features, self._prepared(task), perceived)
+        perceived = _perceived_indices(task, features[:, 0])
+        return subtract_and_compare(task, features, self._prepared(task), perceived)
 
 
-def _perceived(task: Task, images: Tensor) -> dict[str, Tensor]:
-    """Of ``[images, dim]`` the nearest value of each attribute, ``[images]``."""
-    every = task.sensitive_features.items()
-    return {
-        name: nearest(images.unsqueeze(1), values.to(images))[0]
-        for name, values in every
-    }
+def _perceived_indices(task: Task, images: Tensor) -> dict[str, Tensor]:
+    """Return the index of the nearest value of each attribute, from ``[images, dim]``."""
+    perceived = {}
+    for attribute, values in task.sensitive_features.items():
+        index, _ = nearest_value(images.unsqueeze(1), values.to(images))
+        perceived[attribute] = index
+    return perceived

@@ -1,4 +1,4 @@
-"""TTR: the part of an image that shows its subject, classified on its own."""
+"""TTR: classifies the segment of an image that shows its subject."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.methods.tuning._weights import check_pixels
 from fair_tta.prompts._task import Task
 
-_COMPONENTS, _STARTS = 3, 10
+# As in the public code: singular vectors along which patches are compared, and starts of k-means.
+_COMPONENTS = 3
+_STARTS = 10
 NOT_EPISODIC = (
     "not episodic: this answer depends on the images that came with it (queue)"
 )
@@ -35,35 +37,34 @@ NOT_EPISODIC = (
 
 @dataclass(frozen=True)
 class TTR(PixelAdapter):
-    """Cuts the segment out of an image that shows its subject, and classifies that.
+    """Cut out the segment of an image that shows its subject, and classify that.
 
     With P the features of the image's patches through the projection, ``[patches, dim]``: the
     patches' coordinates along the 3 first right singular vectors of P, smoothed along the rows of
     patches, are grouped by k-means; of the segments the one whose mean patch has the *smallest*
     inner product with the general prompt, the target sentence with `subject` in its slot, is kept
-    (patches of CLIP point the other way); all other pixels are set to zero, the mean colour after
-    normalisation, and what is left is encoded and compared with the prompts of the classes. It
-    names no attribute, tunes nothing, and passes two images through the vision tower, which has to
-    be a vision transformer.
+    (CLIP's patches point away from what they show); all other pixels are set to zero, the mean
+    colour after normalisation, and the result is encoded and compared with the prompts of the
+    classes. It names no attribute, tunes nothing, and passes two images through the vision tower,
+    which has to be a vision transformer.
 
     Lu et al., *TTR*, 2025; public code: lu876/TTR.
 
     Differences from the reference implementation: that groups the patches of a queue of images
-    together (28, for CelebA 12): at the start those of the first images of the stream, so that it
-    looks ahead, and later those of the images before. Here each image is on its own unless `queue`
-    is larger, and then a batch is cut into queues, none of which looks ahead into another. Images
-    are preprocessed as the model wants them; the public code for UrbanCars squashes them to
-    224 x 224 and takes the statistics of ImageNet. The
-    decomposition is exact in place of randomised; of ten starts of k-means the best counts, not the
-    first; a segment without patches cannot be chosen, where that code gives it the features
-    (10, 10, ...).
+    together (28, for CelebA 12): at first those of the first images of the stream, so it looks
+    ahead, and later those of the images before. Here each image is on its own unless `queue` is
+    larger, and then a batch is cut into queues that do not overlap. Images are preprocessed as the
+    model requires; the public code for UrbanCars squashes them to 224 x 224 and takes the
+    statistics of ImageNet. The decomposition is exact, not randomised; the best of ten starts of
+    k-means counts, not the first; a segment without patches cannot be chosen, where that code gives
+    it the features (10, 10, ...).
 
     Args:
-        subject: what all classes are kinds of, as it stands in the target slot of the template;
+        subject: a phrase for what all classes are kinds of, for the target slot of the template;
             required, such as ``"bird"``, or ``"of a bird"`` in "This is a picture {target}".
-        segments: how many parts an image is cut into.
-        sigma: of the Gaussian that smooths along the patches, in patches; 0 for none.
-        queue: how many images of a batch, one after the other, are grouped together. With more than
+        segments: the number of parts an image is cut into.
+        sigma: width in patches of the Gaussian that smooths along the patches; 0 for none.
+        queue: the number of successive images of a batch that are grouped together. With more than
             one an answer depends on order and batch size, and `Prediction.warnings` says so.
 
     Example:
@@ -110,10 +111,10 @@ class TTR(PixelAdapter):
             "patches",
             lambda: backend.encode_patches(backend.preprocess([probe_image()])),
         )
-        self._general(task)
+        self._general_feature(task)
 
-    def _general(self, task: Task) -> Tensor:
-        """The feature of the general prompt, ``[dim]``."""
+    def _general_feature(self, task: Task) -> Tensor:
+        """Return the feature of the general prompt, ``[dim]``."""
         return task.remember(
             ("general", self.subject), lambda: task._phrase_features([self.subject])[0]
         )
@@ -122,52 +123,60 @@ class TTR(PixelAdapter):
         self, task: Task, vision: Vision, images: Sequence[Image]
     ) -> Outcome:
         backend: Any = vision.backend
-        general = self._general(task)
-        # one by one: a patch between two segments should fall to the same in every batch
+        general = self._general_feature(task)
+        # One by one: rounding must not depend on the batch, or a patch between two segments would
+        # fall to one in one batch and to the other in another.
         pixels = [backend.preprocess([image]) for image in images]
-        patches, kept = [backend.encode_patches(p)[0] for p in pixels], list[Tensor]()
-        for at in range(0, len(images), self.queue):
-            some = slice(at, at + self.queue)
-            kept += self._segment([p[0] for p in pixels[some]], patches[some], general)
-        features = unit_features(backend.encode_pixels(torch.stack(kept))).unsqueeze(1)
-        found = probabilities(task, features.to(general), task.target_features)
-        depends = torch.full(
-            (len(images),), self.needs.other_images, device=found.device
+        patches = [backend.encode_patches(image)[0] for image in pixels]
+        segments: list[Tensor] = []
+        for start in range(0, len(images), self.queue):
+            queue = slice(start, start + self.queue)
+            queue_pixels = [image[0] for image in pixels[queue]]
+            segments += self._cut_segments(queue_pixels, patches[queue], general)
+        encoded = backend.encode_pixels(torch.stack(segments))
+        features = unit_features(encoded).unsqueeze(1).to(general)
+        p = probabilities(task, features, task.target_features)
+        depends_on_others = torch.full(
+            (len(images),), self.needs.other_images, device=p.device
         )
-        return Outcome(found, flags={NOT_EPISODIC: depends})
+        return Outcome(p, flags={NOT_EPISODIC: depends_on_others})
 
-    def _segment(
+    def _cut_segments(
         self, pixels: Sequence[Tensor], patches: Sequence[Tensor], general: Tensor
     ) -> list[Tensor]:
-        """Pixels ``[3, height, width]`` with all but the chosen segment set to zero.
+        """Return pixels ``[3, height, width]`` with all but the chosen segment set to zero.
 
         Args:
-            pixels: of images that are grouped together, as the model takes them.
-            patches: their features, row by row, ``[patches, dim]``.
+            pixels: images that are grouped together, as the model takes them.
+            patches: features of their patches, row by row, ``[patches, dim]``.
             general: feature of the general prompt, ``[dim]``.
         """
-        x = torch.cat([*patches]).to("cpu", torch.float64)
-        _, _, directions = torch.linalg.svd(x, full_matrices=False)
-        points = x @ directions[:_COMPONENTS].mT
+        all_patches = torch.cat(list(patches)).to("cpu", torch.float64)
+        sizes = [len(image_patches) for image_patches in patches]
+        segments = self._segment_patches(all_patches).split(sizes)
+        scores = (all_patches @ general.to(all_patches)).split(sizes)
+        return [
+            self._keep_lowest_segment(*image)
+            for image in zip(pixels, segments, scores, strict=True)
+        ]
+
+    def _segment_patches(self, patches: Tensor) -> Tensor:
+        """Return the segment of each patch, ``[patches]``, from their features."""
+        _, _, directions = torch.linalg.svd(patches, full_matrices=False)
+        points = patches @ directions[:_COMPONENTS].mT
         if self.sigma:
-            points = torch.from_numpy(
-                gaussian_filter1d(points.numpy(), self.sigma, axis=0)
-            )
-        places, kept = (
-            nearest_centre(points, k_means(points, self.segments, _STARTS)),
-            [],
-        )
-        sizes = [len(own) for own in patches]
-        of_images = zip(
-            pixels, places.split(sizes), (x @ general.to(x)).split(sizes), strict=True
-        )
-        for image, which, scores in of_images:
-            means = [scores[which == place].mean() for place in range(self.segments)]
-            chosen = (
-                torch.stack(means).nan_to_num(math.inf).argmin()
-            )  # of no patches it is NaN
-            height, width = image.shape[-2:]
-            rows = round(math.sqrt(len(which) * height / width))
-            mask = (which == chosen).to(image).reshape(1, 1, rows, -1)
-            kept.append(image * interpolate(mask, (height, width))[0])
-        return kept
+            smooth = gaussian_filter1d(points.numpy(), self.sigma, axis=0)
+            points = torch.from_numpy(smooth)
+        return nearest_centre(points, k_means(points, self.segments, _STARTS))
+
+    def _keep_lowest_segment(
+        self, pixels: Tensor, segments: Tensor, scores: Tensor
+    ) -> Tensor:
+        """Return pixels with zeros outside the segment with the smallest mean score."""
+        means = [scores[segments == segment].mean() for segment in range(self.segments)]
+        # The mean of a segment without patches is NaN: it must not be chosen.
+        chosen = torch.stack(means).nan_to_num(math.inf).argmin()
+        height, width = pixels.shape[-2:]
+        rows = round(math.sqrt(len(segments) * height / width))
+        mask = (segments == chosen).to(pixels).reshape(1, 1, rows, -1)
+        return pixels * interpolate(mask, (height, width))[0]

@@ -1,4 +1,4 @@
-"""UMFC: clusters of images lose their mean logits, prompts the direction between clusters."""
+"""UMFC: subtracts clusters' mean logits, and the direction between clusters from prompts."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from fair_tta.methods._reference import Reference
 from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.prompts._task import Task
 
+# Features have length one and float32 has seven digits: shorter differences are rounding.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class UMFC(FittedMethod):
-    """Takes from each image the mean logits of its cluster, from prompts what sets clusters apart.
+    """Subtract the mean logits of an image's cluster, and what sets clusters apart from prompts.
 
     ``logit_y = tau <v, T'_y> - alpha tau <m_k, T_y>`` with m_k the mean feature of the reference
     images of v's cluster k, ``T' = norm(T - beta t)``, ``t = norm(sum_k norm(m - m_k))`` and m the
-    mean of all. Clusters come from k-means, and an image belongs to the nearest. With `perceived` a
-    cluster is what seems to have one sensitive value; of several attributes the mean logits are
-    averaged, and t is over the groups of all. A value that no reference image seems to have has m
-    as its mean. With ``alpha=0, beta=0`` it is the zero-shot answer.
+    mean of all. Clusters come from k-means, and an image belongs to the nearest. With `perceived`
+    the images perceived to have the same sensitive value are a cluster; the mean logits of several
+    attributes are averaged, and t is over the groups of all. The mean of a value that is perceived
+    in no reference image is m. With ``alpha=0, beta=0`` it is the zero-shot answer.
 
     arXiv 2411.06921, NeurIPS 2024; public code: GIT-LJc/UMFC.
 
     Differences from the reference implementation: we follow the code, which takes a cluster's
     mean *logits*, where the abstract speaks of features; its scripts choose alpha and beta by test
     accuracy, here they are its defaults; k-means has a fixed seed; there is no streaming form.
-    With two groups the two summands of t cancel: t is nothing then, and not, as in the code, the
-    direction of a rounding error. Perceived groups are not in the paper: `LogitBalance` is their
-    relative. Features of all reference images are held while it is fitted.
+    With two groups the two summands of t cancel: t is zero then, where the code takes the direction
+    of a rounding error. Perceived groups are not in the paper: `LogitBalance` is their relative.
+    Features of all reference images are held in memory while it is fitted.
 
     Args:
-        alpha: how much of the cluster's mean logits is taken.
-        beta: how much of t is taken from the prompts.
-        clusters: how many; not used with `perceived`.
-        perceived: group by the perceived sensitive values in place of k-means.
-        reference: what `FairTPTClassifier.fit` has found; without it nothing can be answered.
+        alpha: the share of the cluster's mean logits that is subtracted.
+        beta: the length of t that is subtracted from the prompts.
+        clusters: the number of clusters; not used with `perceived`.
+        perceived: group by the perceived sensitive values instead of k-means.
+        reference: what `FairTPTClassifier.fit` learned; without it images are refused.
 
     Example:
         >>> UMFC(clusters=6)
@@ -78,63 +79,66 @@ class UMFC(FittedMethod):
     def _learn(
         self, task: Task, batches: Iterator[ReferenceBatch]
     ) -> Mapping[str, Tensor]:
-        """``mean``, ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE``, ``[groups, dim]``."""
-        v, _ = gather_batches(batches)
-        mean = v.mean(0)
+        """Return ``mean`` ``[dim]``, and ``centres`` or ``centres.ATTRIBUTE`` ``[groups, dim]``."""
+        images, _ = gather_batches(batches)
+        mean = images.mean(0)
         if self.perceived:
-            learnt = {"mean": mean}
-            for name, values in task.sensitive_features.items():
-                group = (v @ values.to(v).mT).argmax(-1)
-                of_groups = (v[group == place] for place in range(len(values)))
-                means = [of.mean(0) if len(of) else mean for of in of_groups]
-                learnt[f"centres.{name}"] = torch.stack(means)
-            return learnt
-        if len(v) < self.clusters:
+            learned = {"mean": mean}
+            for attribute, values in task.sensitive_features.items():
+                perceived = (images @ values.to(images).mT).argmax(-1)
+                centres = []
+                for index in range(len(values)):
+                    group = images[perceived == index]
+                    centres.append(group.mean(0) if len(group) else mean)
+                learned[f"centres.{attribute}"] = torch.stack(centres)
+            return learned
+        if len(images) < self.clusters:
             raise FairTTAError(
-                f"`clusters` should be at most the number of reference images, {len(v)} (got "
+                f"`clusters` should be at most the number of reference images, {len(images)} (got "
                 f"{self.clusters}).",
                 argument="clusters",
             )
-        return {"mean": mean, "centres": k_means(v, self.clusters)}
+        return {"mean": mean, "centres": k_means(images, self.clusters)}
 
     def _prepare(
-        self, task: Task, learnt: Mapping[str, Tensor]
+        self, task: Task, learned: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
-        """``texts``, T'; centres, and with ``taken`` before their names what is taken in each."""
-        centres = {name: of for name, of in learnt.items() if name != "mean"}
-        target = task.target_features.to(learnt["mean"])
-        apart = [_direction(learnt["mean"] - of) for of in centres.values()]
-        away = _direction(torch.cat(apart).sum(0))
-        share = self.alpha / len(centres)
-        taken = {
-            f"taken {name}": share * task.logits(of, target)
-            for name, of in centres.items()
-        }
-        rest = target - self.beta * away
-        lost = is_rounding(rest, target, task.text_floor)
-        return {"texts": unit_features(rest), "lost": lost, **centres, **taken}
+        """Return T' as ``texts``, which classes are lost, centres, and ``shift CENTRES``.
+
+        The last are logits to subtract from images of each group, ``[groups, targets]``.
+        """
+        mean = learned["mean"]
+        target = task.target_features.to(mean)
+        all_centres = {name: c for name, c in learned.items() if name != "mean"}
+        directions = []
+        shifts = {}
+        for name, centres in all_centres.items():
+            directions.append(_direction(mean - centres))
+            share = self.alpha / len(all_centres)
+            shifts[f"shift {name}"] = share * task.logits(centres, target)
+        t = _direction(torch.cat(directions).sum(0))
+        rest = target - self.beta * t
+        is_lost = is_rounding(rest, target, task.text_floor)
+        texts = unit_features(rest)
+        return {"texts": texts, "lost": is_lost, **all_centres, **shifts}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
-        made = self._prepared(task)
+        prepared = self._prepared(task)
         image = features[:, :1]
-        logits = task.logits(image, made["texts"])
+        logits = task.logits(image, prepared["texts"])
         if self.perceived:
-            for name, values in task.sensitive_features.items():
-                logits = (
-                    logits
-                    - made[f"taken centres.{name}"][(image @ values.mT).argmax(-1)]
-                )
+            for attribute, values in task.sensitive_features.items():
+                group = (image @ values.mT).argmax(-1)
+                logits = logits - prepared[f"shift centres.{attribute}"][group]
         else:
-            logits = (
-                logits - made["taken centres"][nearest_centre(image, made["centres"])]
-            )
+            cluster = nearest_centre(image, prepared["centres"])
+            logits = logits - prepared["shift centres"][cluster]
         return fall_back_to_zero_shot(
-            task, features, softmax(logits), {CLASS_LOST: made["lost"]}
+            task, features, softmax(logits), {CLASS_LOST: prepared["lost"]}
         )
 
 
 def _direction(difference: Tensor) -> Tensor:
-    """Of length one, or nothing where there is nothing but rounding."""
-    return unit_features(
-        torch.where(difference.norm(dim=-1, keepdim=True) > _ROUNDING, difference, 0)
-    )
+    """Return vectors of length one; zeros where only rounding is left."""
+    has_direction = difference.norm(dim=-1, keepdim=True) > _ROUNDING
+    return unit_features(torch.where(has_direction, difference, 0))

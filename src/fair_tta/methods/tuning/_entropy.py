@@ -11,9 +11,9 @@ from fair_tta.errors import check_number
 
 
 def normalised_entropy(log_probabilities: Tensor) -> Tensor:
-    """Entropy divided by its largest value, ``[..., K] -> [...]``: 0 is certain, 1 is indifferent.
+    """Return entropy divided by its largest value: 0 is certain, 1 is indifferent.
 
-    ``H(p) / log K = -sum_k p_k log p_k / log K``, with ``0 log 0 = 0``.
+    ``[..., K] -> [...]``, ``H(p) / log K = -sum_k p_k log p_k / log K`` with ``0 log 0 = 0``.
 
     Example:
         >>> normalised_entropy(torch.tensor([0.5, 0.5]).log())
@@ -22,33 +22,32 @@ def normalised_entropy(log_probabilities: Tensor) -> Tensor:
         tensor(0.)
     """
     probabilities = log_probabilities.exp()
-    # the clamp keeps 0 * -inf (and its gradient) from becoming NaN
+    # The clamp keeps 0 * -inf (and its gradient) from becoming NaN.
     logs = log_probabilities.clamp(min=torch.finfo(log_probabilities.dtype).min)
     return (probabilities * -logs).sum(-1) / math.log(log_probabilities.shape[-1])
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:
-    """Entropy in nats, between 0 and ``log K``: ``[..., K] -> [...]``."""
+    """Return the entropy in nats, between 0 and ``log K``: ``[..., K] -> [...]``."""
     return normalised_entropy(log_probabilities) * math.log(log_probabilities.shape[-1])
 
 
 def marginal(log_probabilities: Tensor) -> Tensor:
-    """Log of the mean probability over views: ``[..., views, K] -> [..., K]``."""
+    """Return the log of the mean probability over views: ``[..., views, K] -> [..., K]``."""
     return log_probabilities.logsumexp(-2) - math.log(log_probabilities.shape[-2])
 
 
 def count_kept(views: int, rho: float) -> int:
-    """How many of the views the filter keeps: ``max(1, floor(rho * views))``.
-
-    A hair is added before rounding down, so that 0.29 of 100 views are 29, not 28.
-    """
-    return max(1, math.floor(rho * views + 1e-9))
+    """Return how many of the views the filter keeps: ``max(1, floor(rho * views))``."""
+    # 0.29 * 100 is a little less than 29 in floating point.
+    rounding = 1e-9
+    return max(1, math.floor(rho * views + rounding))
 
 
 def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
-    """Indices of the fraction of views with the lowest entropy, ties in the order of the views.
+    """Return indices of the fraction of views with the lowest entropy.
 
-    ``[..., views, K] -> [..., kept]``
+    Ties are in the order of the views: ``[..., views, K] -> [..., kept]``
     """
     order = normalised_entropy(log_probabilities).argsort(dim=-1, stable=True)
     return order[..., : count_kept(order.shape[-1], rho)]

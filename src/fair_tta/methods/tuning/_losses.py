@@ -1,7 +1,7 @@
-"""Which losses a prompt is tuned with: the target's entropy and the sensitive attribute's.
+"""Losses that prompts are tuned with: the target's entropy and the sensitive attribute's.
 
 Both are entropies of mean predictions over views, divided by their largest value. The target's
-should fall, the sensitive attribute's should rise, so it enters with a minus sign.
+should fall. The sensitive attribute's should rise, so it enters with a minus sign.
 """
 
 from __future__ import annotations
@@ -50,19 +50,17 @@ class Term:
     sign: float
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
-        """The loss of each image, ``[images]``.
+        """Return the loss of each image, ``[images]``.
 
         Args:
-            task: for the temperature.
+            task: has the temperature.
             views: ``[images, kept, dim]``
             features: of the prompts, ``[images or 1, prompts, dim]``
         """
+        sizes = [groups * classes for groups, classes in self.groups]
         entropies = []
-        parts = features.split(
-            [groups * classes for groups, classes in self.groups], dim=1
-        )
-        for part, (groups, _) in zip(parts, self.groups, strict=True):
-            texts = part.unflatten(1, (groups, -1))  # [images, groups, classes, dim]
+        for part, shape in zip(features.split(sizes, dim=1), self.groups, strict=True):
+            texts = part.unflatten(1, shape)  # [images, groups, classes, dim]
             log_p = task.log_probabilities(views.unsqueeze(1), texts)
             entropies.append(normalised_entropy(marginal(log_p)).mean(1))
         return self.sign * torch.stack(entropies).sum(0)
@@ -77,23 +75,23 @@ class Objective:
 
 
 class Loss(Protocol):
-    """Says what is minimised; hashable, so that its prompts are made once per task."""
+    """An objective that is minimised; hashable, so that its prompts are made once per task."""
 
     def objective(self, task: Task) -> Objective:
-        """The terms for this task."""
+        """Return the terms for this task."""
 
 
 def objective_of(loss: Loss, task: Task) -> Objective:
-    """The objective of a loss for a task, made once; raise if it is not a loss."""
+    """Return the objective of a loss for a task, made once; raise if it is not a loss."""
     should = "`loss` should be hashable and have a method `objective` that returns an Objective"
     if not isinstance(loss, Hashable) or not callable(getattr(loss, "objective", None)):
         raise FairTTAError(f"{should} (got {loss!r}).")
-    found = task.remember((loss, "objective"), lambda: loss.objective(task))
-    if not isinstance(found, Objective) or not found.terms:
+    objective = task.remember((loss, "objective"), lambda: loss.objective(task))
+    if not isinstance(objective, Objective) or not objective.terms:
         raise FairTTAError(
-            f"{should} with terms (got {found!r} of {type(loss).__name__})."
+            f"{should} with terms (got {objective!r} of {type(loss).__name__})."
         )
-    return found
+    return objective
 
 
 @dataclass(frozen=True)
@@ -101,27 +99,35 @@ class TargetLoss(Loss):
     """``l(Y)``, the target's entropy alone: TPT's loss, up to the constant ``log |Y|``."""
 
     def objective(self, task: Task) -> Objective:
-        return Objective((_target(task),))
+        return Objective((_target_term(task),))
 
 
 @dataclass(frozen=True)
 class _SensitiveLoss(Loss):
+    """A loss with the target's term, and sensitive terms that should rise."""
+
     joint: bool = False
     separate: bool = False
 
     def _joint_prompts(self, task: Task) -> list[PromptSet]:
+        """Return the prompts of all (target, value) pairs, a set for each attribute."""
         task = task.product if self.joint else task
         return [task.joint_prompts(attribute) for attribute in task.sensitive]
 
-    def _terms(self, sets: list[PromptSet], groups: int) -> list[Term]:
-        """Sensitive terms, to be made larger: one of all attributes, or one of each."""
-        shapes = [(groups, len(prompts) // groups) for prompts in sets]
+    def _sensitive_terms(self, prompt_sets: list[PromptSet], groups: int) -> list[Term]:
+        """Return one term of all attributes, or one of each.
+
+        Args:
+            prompt_sets: prompts of each attribute.
+            groups: how many softmaxes the prompts of an attribute are for.
+        """
+        shapes = [(groups, len(prompts) // groups) for prompts in prompt_sets]
         if not self.separate:
-            return [Term(concatenate_prompts(sets), tuple(shapes), -1)]
-        return [
-            Term(prompts, (shape,), -1)
-            for prompts, shape in zip(sets, shapes, strict=True)
-        ]
+            return [Term(concatenate_prompts(prompt_sets), tuple(shapes), -1)]
+        terms = []
+        for prompts, shape in zip(prompt_sets, shapes, strict=True):
+            terms.append(Term(prompts, (shape,), -1))
+        return terms
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,9 @@ class SLoss(_SensitiveLoss):
     """
 
     def objective(self, task: Task) -> Objective:
-        sets = list((task.product if self.joint else task).sensitive_prompts.values())
-        return Objective((_target(task), *self._terms(sets, 1)))
+        attributes = task.product if self.joint else task
+        prompt_sets = list(attributes.sensitive_prompts.values())
+        return Objective((_target_term(task), *self._sensitive_terms(prompt_sets, 1)))
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,9 @@ class TSLoss(_SensitiveLoss):
     """
 
     def objective(self, task: Task) -> Objective:
-        sets = self._joint_prompts(task)
-        return Objective((_target(task), *self._terms(sets, len(task.targets))))
+        prompt_sets = self._joint_prompts(task)
+        sensitive_terms = self._sensitive_terms(prompt_sets, len(task.targets))
+        return Objective((_target_term(task), *sensitive_terms))
 
 
 @dataclass(frozen=True)
@@ -168,25 +176,34 @@ class SuperTSLoss(_SensitiveLoss):
     """
 
     def objective(self, task: Task) -> Objective:
-        copies, vectors = len(task.targets), len(task.context)
-        targets = concatenate_prompts(
-            [task.target_prompts.shift(y * vectors) for y in range(copies)]
-        )
-        own = [
-            per_target_context(prompts, copies, vectors)
-            for prompts in self._joint_prompts(task)
-        ]
-        target = Term(targets, ((copies, copies),), 1)
-        return Objective((target, *self._terms(own, copies)), copies)
+        copies = len(task.targets)
+        vectors = len(task.context)
+
+        # All target prompts with each of the contexts: a softmax per context.
+        shifted = [task.target_prompts.shift(y * vectors) for y in range(copies)]
+        target_term = Term(concatenate_prompts(shifted), ((copies, copies),), 1)
+
+        joint_sets = []
+        for prompts in self._joint_prompts(task):
+            joint_sets.append(per_target_context(prompts, copies, vectors))
+        sensitive_terms = self._sensitive_terms(joint_sets, copies)
+        return Objective((target_term, *sensitive_terms), copies)
 
 
 def per_target_context(prompts: PromptSet, copies: int, vectors: int) -> PromptSet:
-    """Prompts that come target by target, those of target y with the y-th copy of the context."""
+    """Let prompts that come target by target use a copy of the context for each target.
+
+    Args:
+        prompts: as many of each target, in the order of the targets.
+        copies: how many contexts there are, 1 or as many as targets.
+        vectors: length of a context.
+    """
     if copies == 1:
         return prompts
-    which = torch.arange(copies, device=prompts.slots.device)
-    return prompts.shift(which.repeat_interleave(len(prompts) // copies) * vectors)
+    targets = torch.arange(copies, device=prompts.slots.device)
+    target_of_prompt = targets.repeat_interleave(len(prompts) // copies)
+    return prompts.shift(target_of_prompt * vectors)
 
 
-def _target(task: Task) -> Term:
+def _target_term(task: Task) -> Term:
     return Term(task.target_prompts, ((1, len(task.targets)),), 1)

@@ -1,6 +1,6 @@
-"""How far to step: learning-rate policies for prompt tuning.
+"""Learning-rate policies for tuning: how far to step along the gradient.
 
-All policies work on many images at once, each on its own: contexts are
+All policies work on many images at once, each image separately: contexts are
 ``[images, vectors, width]``, rates ``[images]``.
 """
 
@@ -21,7 +21,7 @@ ZERO_GRADIENT = "the gradient is zero: nothing was adapted"
 STEP_NOT_FINITE = "the step is not finite: nothing was adapted"
 STEP_BOUNDED = "the step was bounded at {radius:g} times the norm of the context"
 LONG_RELATIVE_STEP = 2.0
-"""A longer step, relative to the start, is reported: rounding shows in its answer."""
+"""A step that is longer, relative to the context, raises a warning: it amplifies rounding."""
 STEP_LONG = (
     f"a step was longer than {LONG_RELATIVE_STEP:g} times the norm of the context"
 )
@@ -30,48 +30,50 @@ STEP_LONG = (
 Gradient = Callable[[Tensor], Tensor]
 """``[points, images, vectors, width]`` contexts -> gradients there, of the same shape."""
 
-_RADAU = (  # places on the way from 0 to 1 and their weights, besides 0 with weight 1/9
+# Radau's rule on [0, 1]: points and their weights, besides the point 0.
+_RADAU = (
     ((6 - math.sqrt(6)) / 10, (16 + math.sqrt(6)) / 36),
     ((6 + math.sqrt(6)) / 10, (16 - math.sqrt(6)) / 36),
 )
+_RADAU_WEIGHT_OF_START = 1 / 9
 
-
-_LARGEST_RATE = 1e30  # optimisers divide it by small numbers, and float32 ends at 3e38
+# Optimisers divide the rate by small numbers, and float32 ends at 3e38.
+_MAX_RATE = 1e30
 
 
 class Stepper(Protocol):
-    """A policy at work on some images."""
+    """The state of a policy while it steps on some images."""
 
     rate: Tensor
     """``[images]``, the learning rates."""
 
     flags: Mapping[str, Tensor]
-    """What the user should know, and of which images: ``{sentence: [images] of bool}``."""
+    """Warnings, and the images that they concern: ``{sentence: [images] of bool}``."""
 
     def step(self, gradient: Tensor) -> Tensor:
-        """The context after one more step, ``[images, vectors, width]``."""
+        """Return the context after one more step, ``[images, vectors, width]``."""
         ...
 
 
 class RatePolicy(Protocol):
-    """Says how far to go along a direction."""
+    """A rule for how far to go along a direction."""
 
     def start(
         self, context: Tensor, gradient: Tensor, target: Tensor, target_at: Gradient
     ) -> Stepper:
-        """Look at the first gradient and get ready.
+        """Return a stepper for the images, given their first gradient.
 
         Args:
             context: where all steps start.
             gradient: the gradient there.
             target: the gradient of the target's loss there.
-            target_at: the gradient of the target's loss at other contexts.
+            target_at: function that returns the gradient of the target's loss at other contexts.
         """
         ...
 
 
+# These treat each number on its own, so that one optimiser serves all images.
 _OPTIMIZERS = (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
-"""They treat each number on its own, so one serves all images."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ class FixedRate(RatePolicy):
     optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW
 
     def __post_init__(self) -> None:
-        should = f"be a number from 0 to {_LARGEST_RATE:g}"
-        check_number("lr", self.lr, should, lambda x: 0 <= x <= _LARGEST_RATE)
+        should = f"be a number from 0 to {_MAX_RATE:g}"
+        check_number("lr", self.lr, should, lambda x: 0 <= x <= _MAX_RATE)
         if self.optimizer not in _OPTIMIZERS:
             raise FairTTAError(
                 "`optimizer` should be AdamW, Adam or SGD of torch.optim (got "
@@ -103,12 +105,12 @@ class FixedRate(RatePolicy):
 
 
 class _FixedStepper:
-    """One optimiser for all images."""
+    """One optimiser of `torch.optim` for all images."""
 
     def __init__(self, policy: FixedRate, context: Tensor) -> None:
-        make: Any = policy.optimizer
+        optimizer_class: Any = policy.optimizer
         self._context = context.clone().requires_grad_()
-        self._optimizer = make([self._context], lr=policy.lr)
+        self._optimizer = optimizer_class([self._context], lr=policy.lr)
         self.rate = torch.full_like(context[:, 0, 0], policy.lr)
         self.flags: Mapping[str, Tensor] = {}
 
@@ -167,39 +169,42 @@ class ELRA(RatePolicy):
     ) -> Stepper:
         size, _ = length_and_direction(context)
         slope, direction = length_and_direction(gradient)
-        step = -(self.sigma * size)[:, None, None] * direction
-        points = torch.stack(
-            [to_cpu_float64(context) + part * step for part, _ in _RADAU]
-        )
-        slopes = (
-            (to_cpu_float64(target_at(points.to(context))) * step).flatten(2).sum(-1)
-        )
-        ends = (to_cpu_float64(target) * step).flatten(1).sum(-1) / 9
-        (_, first), (_, second) = _RADAU
-        change = (ends + first * slopes[0] + second * slopes[1]).abs()
-        wanted = (
-            self.sigma * self.beta / change
-        )  # inf where the target does not change at all
-        relative = wanted.clamp(max=self.max_relative_step)
 
-        # Where there is no finite step, there is none.
+        # The change of the target loss over the trial step, as the integral of its slope.
+        step = -(self.sigma * size)[:, None, None] * direction
+        points = [to_cpu_float64(context) + part * step for part, _ in _RADAU]
+        gradients = to_cpu_float64(target_at(torch.stack(points).to(context)))
+        change = _RADAU_WEIGHT_OF_START * _slope_along(to_cpu_float64(target), step)
+        for (_, weight), gradient_at_point in zip(_RADAU, gradients, strict=True):
+            change = change + weight * _slope_along(gradient_at_point, step)
+
+        # eta |g| / |t|: infinite where the target loss does not change at all.
+        unbounded = self.sigma * self.beta / change.abs()
+        relative = unbounded.clamp(max=self.max_relative_step)
+
+        # An image without a finite step stays where it is.
         is_flat = slope == 0
-        is_failed = (
-            ~(slope.isfinite() & change.isfinite() & relative.isfinite()) & ~is_flat
-        )
-        has_step = ~(is_flat | is_failed)
+        is_finite = slope.isfinite() & change.isfinite() & relative.isfinite()
+        is_failed = ~is_finite & ~is_flat
+        has_step = is_finite & ~is_flat
+        is_bounded = has_step & (unbounded > self.max_relative_step)
         relative = torch.where(has_step, relative, 0.0)
         flags = {
             ZERO_GRADIENT: is_flat,
             STEP_NOT_FINITE: is_failed,
-            STEP_BOUNDED.format(radius=self.max_relative_step): has_step
-            & (wanted > self.max_relative_step),
+            STEP_BOUNDED.format(radius=self.max_relative_step): is_bounded,
             STEP_LONG: torch.zeros_like(is_flat),
         }
         return _ElraStepper(context, slope, relative, self.max_relative_step, flags)
 
 
-_TIE = 1 + 1e-6  # a step that is as long as is allowed may come out longer by rounding
+def _slope_along(gradient: Tensor, step: Tensor) -> Tensor:
+    """Return the slope of a loss along a step, ``[images]``, from ``[images, vectors, width]``."""
+    return (gradient * step).flatten(1).sum(-1)
+
+
+# A step that is exactly as long as allowed may come out longer by rounding.
+_ROUNDING_MARGIN = 1 + 1e-6
 
 
 class _ElraStepper:
@@ -216,10 +221,10 @@ class _ElraStepper:
         max_relative_step: float,
         flags: Mapping[str, Tensor],
     ) -> None:
-        """Get ready for the first step.
+        """Set the rate of each image.
 
         Args:
-            start: ``[images, vectors, width]``, where all images are.
+            start: ``[images, vectors, width]``, the context of all images.
             slope: ``[images]``, the length of the first gradient.
             relative: ``[images]``, the length of the first step relative to the norm of the start.
             max_relative_step: the longest step allowed, relative to the same.
@@ -236,14 +241,15 @@ class _ElraStepper:
 
     def step(self, gradient: Tensor) -> Tensor:
         slope, direction = length_and_direction(gradient)
-        # not rate * gradient: a rate may be too large a number where a gradient is tiny
+        # Not rate * gradient: where a gradient is tiny, the rate may be too large a number.
         relative = torch.where(
             self._relative > 0, self._relative * (slope / self._slope), 0.0
         )
-        is_bounded = relative > self._bound * _TIE
+        is_bounded = relative > self._bound * _ROUNDING_MARGIN
         relative = relative.clamp(max=self._bound)
         length = (relative * self._size)[:, None, None]
-        move = torch.where(length == 0, 0.0, length * direction)  # 0 * nan
+        # The direction may be NaN, and 0 * NaN is NaN.
+        move = torch.where(length == 0, 0.0, length * direction)
         context = (to_cpu_float64(self.context) - move).to(self.context)
 
         # A finite step may still be too long for the numbers that a context holds.
@@ -254,7 +260,9 @@ class _ElraStepper:
         self.context = torch.where(goes_back, self._start, context)
         self._note(STEP_NOT_FINITE, is_failed)
         self._note(STEP_BOUNDED.format(radius=self._bound), is_bounded & ~is_failed)
-        self._note(STEP_LONG, (relative > LONG_RELATIVE_STEP * _TIE) & ~is_failed)
+        self._note(
+            STEP_LONG, (relative > LONG_RELATIVE_STEP * _ROUNDING_MARGIN) & ~is_failed
+        )
         return self.context
 
     def _note(self, text: str, images: Tensor) -> None:
@@ -273,12 +281,13 @@ def check_tuning(rate: RatePolicy, steps: int) -> None:
 
 @dataclass(frozen=True)
 class Descent:
-    """Where steps have led.
+    """The result of all steps.
 
     Attributes:
-        context: ``[images, vectors, width]``, the start itself if there was no step.
+        context: ``[images, vectors, width]``; the same object as the start if there was no step.
         learning_rate: ``[images]``
-        relative_step: ``[images]``, how far all steps together went, relative to the start's norm.
+        relative_step: ``[images]``, distance from the start to the end, relative to the start's
+            norm.
         flags: as in `Stepper`.
     """
 
@@ -301,19 +310,22 @@ def descend(
         policy: how far to step.
         steps: how often.
         start: ``[images, vectors, width]``
-        gradients: of the whole objective and of the target's loss at a context; None to stop.
+        gradients: function of a context that returns the gradients of the whole objective and of
+            the target's loss; None to stop.
         target_at: as in `RatePolicy.start`.
     """
-    context, stepper = start, None
+    context = start
+    stepper = None
     size, _ = length_and_direction(start)
     for _ in range(steps):
-        found = gradients(context)
-        if found is None:
+        of_terms = gradients(context)
+        if of_terms is None:
             break
+        gradient, target_gradient = of_terms
         if stepper is None:
-            stepper = policy.start(start, *found, target_at)
+            stepper = policy.start(start, gradient, target_gradient, target_at)
             _check_stepper(policy, stepper, len(start))
-        context = stepper.step(found[0])
+        context = stepper.step(gradient)
         if describe_shape(context) != list(start.shape):
             raise FairTTAError(
                 f"`step` of {type(policy).__name__} should return contexts of shape "
@@ -321,12 +333,9 @@ def descend(
                 argument="step",
             )
     moved, _ = length_and_direction(to_cpu_float64(context) - to_cpu_float64(start))
-    rate, flags = (
-        (torch.zeros_like(size), {})
-        if stepper is None
-        else (stepper.rate, stepper.flags)
-    )
-    return Descent(context, rate, moved / size, flags)
+    if stepper is None:
+        return Descent(context, torch.zeros_like(size), moved / size, {})
+    return Descent(context, stepper.rate, moved / size, stepper.flags)
 
 
 def _check_stepper(policy: RatePolicy, stepper: Any, images: int) -> None:

@@ -18,7 +18,7 @@ from fair_tta.images._vision import Vision, probe_image, takes_images, views_per
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter, probabilities
 from fair_tta.methods.tuning._rates import Descent, RatePolicy, check_tuning, descend
 from fair_tta.models._backend import Backend
-from fair_tta.models._towers import features_agree
+from fair_tta.models._text_tower import features_agree
 from fair_tta.prompts._task import Task
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 ArrayBounds: TypeAlias = tuple[Floats, Floats]
 
-_AT_ONCE = 4_000_000  # numbers in memory
+_MAX_NUMBERS = 4_000_000
+"""Numbers in memory at a time: 32 MB."""
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How intervals are made.
+    """Settings of intervals.
 
     Args:
-        resamples: how many tables are drawn.
+        resamples: number of tables that are drawn.
         seed: the same seed gives the same interval.
         level: how often intervals like this one should cover the truth.
-        strata: what is held fixed: the number of images of each class and sensitive value, or with
-            ``"sensitive"`` of each sensitive value only, so that classes may become more or less
-            frequent.
+        strata: the numbers of images that are held fixed: those of each class and sensitive value,
+            or with ``"sensitive"`` those of each sensitive value, so that classes may become more
+            or less frequent.
 
     Example:
         >>> Bootstrap(resamples=10_000, seed=1).level
@@ -57,13 +58,12 @@ class Bootstrap:
 
 DEFAULT = Bootstrap()
 
-
 Interval: TypeAlias = Bootstrap | float
-"""How intervals are made, or just their level."""
+"""Settings of intervals, or just their level."""
 
 
 def read_interval(interval: Interval) -> Bootstrap:
-    """How intervals are made; an error if it is neither a `Bootstrap` nor a level."""
+    """Return settings of intervals; an error if it is neither a `Bootstrap` nor a level."""
     if isinstance(interval, Bootstrap):
         return interval
     if isinstance(interval, bool) or not isinstance(interval, float | int):
@@ -74,127 +74,170 @@ def read_interval(interval: Interval) -> Bootstrap:
     return Bootstrap(level=interval)
 
 
-def resampled_bounds(metric: RateMetric, counts: Ints, how: Bootstrap) -> ArrayBounds:
-    """Interval of a metric of one run that has no closed form; NaN where it is not defined.
+def resampled_bounds(
+    metric: RateMetric, counts: Ints, bootstrap: Bootstrap
+) -> ArrayBounds:
+    """Return the interval of a metric of one run that has no closed form; NaN if not defined.
 
-    Tables are drawn with four images added to each class of each group (Agresti and Coull, 1998):
-    two right and two spread over the wrong answers. The noise of the rates, drawn minus expected,
-    is added to the rates that were seen. Without the added images a group of one, or one that is
-    all right or all wrong, would look certain.
-
-    For a gap the ends are ``value -+ q`` with q the `level` quantile of the gap of the noise
-    alone. By the triangle inequality no gap differs from the true one by more than the gap of its
-    noise. Quantiles of resampled gaps would never reach 0, however equal the groups are.
+    See docs/statistics.md, "User-defined metrics". Resampled gaps would never reach 0, however
+    equal the groups are, so a gap is widened by the gap of the noise.
     """
-    seen = metric.rates(counts.astype(np.float64))
-    value, figures = metric.combine(seen), []
-    for tables, expected in _tables(counts, how):
-        noise = metric.rates(tables) - metric.rates(expected)
-        figures.append(metric.combine(noise if metric.is_gap else seen + noise))
+    rates = metric.rates(counts.astype(np.float64))
+    value = metric.combine(rates)
+    resampled = []
+    for drawn_counts, expected_counts in _draw_counts(counts, bootstrap):
+        noise = metric.rates(drawn_counts) - metric.rates(expected_counts)
+        resampled.append(metric.combine(noise if metric.is_gap else rates + noise))
     if metric.is_gap:
-        reach = quantile(figures, how.level)
-        low, high = value - reach, value + reach
+        margin = quantile(resampled, bootstrap.level)
+        low, high = value - margin, value + margin
     else:
-        low, high = quantile_bounds(value, figures, how)
+        low, high = quantile_bounds(value, resampled, bootstrap)
     return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def resampled_change_bounds(
-    metric: RateMetric, columns: AnswerTable, before: int, after: int, how: Bootstrap
+    metric: RateMetric,
+    table: AnswerTable,
+    before: int,
+    after: int,
+    bootstrap: Bootstrap,
 ) -> tuple[float, float]:
-    """Interval of ``after - before`` for a metric that has no closed form.
+    """Return the interval of ``after - before`` for a metric that has no closed form.
 
-    Images are resampled within their stratum, each with both its answers, after two were added to
-    each class of each group: one that turns right and one that turns wrong, spread over the wrong
-    answers. Quantiles of the resampled differences, so for smooth functions of rates only.
+    Images are resampled within their stratum, each with both its answers. Quantiles of the
+    resampled differences fit smooth functions of rates only. See docs/statistics.md, "User-defined
+    metrics".
     """
-    groups, classes = len(columns.groups), len(columns.targets)
-    cell = columns.cell_codes
-    present = np.repeat(np.unique(cell), classes - 1)
-    right = present % classes
-    wrong = (right + np.tile(np.arange(1, classes), len(np.unique(cell)))) % classes
-    cells = np.concatenate([cell, present, present])
-    worth = np.where(np.arange(len(cells)) < len(cell), 1.0, 1 / max(1, classes - 1))
-    places = [
-        cells * classes + np.concatenate([columns.answers[run], *added])
-        for run, added in ((before, (right, wrong)), (after, (wrong, right)))
-    ]
-    # images with the same class, group and answers are drawn together
-    (cells, *places), same = np.unique([cells, *places], axis=1, return_inverse=True)
-    worth = np.bincount(same.ravel(), worth)
-    by_group = how.strata is GroupBy.SENSITIVE
-    strata = cells // classes if by_group else cells
-    sizes = [
-        *zip(
-            *np.unique(columns.group_codes if by_group else cell, return_counts=True),
-            strict=True,
-        )
-    ]
-    generator = np.random.default_rng(how.seed)
-    width, figures = groups * classes**2, []
-    for some in batch_sizes(how.resamples, max(width, len(cells))):
-        drawn = np.zeros((some, len(cells)))
-        for stratum, n in sizes:
-            shares = worth[strata == stratum]
-            drawn[:, strata == stratum] = generator.multinomial(
-                n, shares / shares.sum(), some
-            )
-        tables = (_sums(drawn, place, width) for place in places)
-        a, b = (table.reshape(some, groups, classes, classes) for table in tables)
-        figures.append(metric(b) - metric(a))
-    value = metric(columns.counts(after)) - metric(columns.counts(before))
-    low, high = quantile_bounds(value, figures, how)
+    groups = len(table.groups)
+    classes = len(table.targets)
+    table_size = groups * classes**2
+    images = _distinct_images(table, before, after)
+    by_group = bootstrap.strata is GroupBy.SENSITIVE
+    strata = images.cell // classes if by_group else images.cell
+    stratum_of_image = table.group_codes if by_group else table.cell_codes
+    stratum_codes, stratum_sizes = np.unique(stratum_of_image, return_counts=True)
+
+    generator = np.random.default_rng(bootstrap.seed)
+    changes = []
+    for draws in batch_sizes(bootstrap.resamples, max(table_size, len(strata))):
+        drawn = np.zeros((draws, len(strata)))
+        for stratum, size in zip(stratum_codes, stratum_sizes, strict=True):
+            weights = images.weight[strata == stratum]
+            shares = weights / weights.sum()
+            drawn[:, strata == stratum] = generator.multinomial(size, shares, draws)
+        shape = (draws, groups, classes, classes)
+        counts_before = _sum_by_code(drawn, images.before, table_size).reshape(shape)
+        counts_after = _sum_by_code(drawn, images.after, table_size).reshape(shape)
+        changes.append(metric(counts_after) - metric(counts_before))
+    value = metric(table.counts(after)) - metric(table.counts(before))
+    low, high = quantile_bounds(value, changes, bootstrap)
     return float(low), float(high)
 
 
+class _DistinctImages(NamedTuple):
+    """Images with the same class, group and answers in both runs, which are drawn together.
+
+    Attributes:
+        cell: class and group, ``[images]``.
+        before: place in the confusion counts of the run before, ``[images]``.
+        after: the same of the run after.
+        weight: number of images.
+    """
+
+    cell: Ints
+    before: Ints
+    after: Ints
+    weight: Floats
+
+
+def _distinct_images(table: AnswerTable, before: int, after: int) -> _DistinctImages:
+    """Return the images of a table, and two that are added to each class of each group.
+
+    One of the two turns from right to wrong, the other from wrong to right, each spread over the
+    wrong answers: without them rates of 0 and 1 would look certain.
+    """
+    classes = len(table.targets)
+    cell = table.cell_codes
+    present = np.unique(cell)
+    added_cell = np.repeat(present, classes - 1)
+    right = added_cell % classes
+    steps = np.tile(np.arange(1, classes), len(present))
+    wrong = (right + steps) % classes
+
+    cells = np.concatenate([cell, added_cell, added_cell])
+    answers_before = np.concatenate([table.answers[before], right, wrong])
+    answers_after = np.concatenate([table.answers[after], wrong, right])
+    weight = np.ones(len(cells))
+    weight[len(cell) :] = 1 / max(1, classes - 1)
+    codes = [cells, cells * classes + answers_before, cells * classes + answers_after]
+    distinct, position = np.unique(codes, axis=1, return_inverse=True)
+    cell, code_before, code_after = distinct
+    images = np.bincount(position.ravel(), weight).astype(np.float64)
+    return _DistinctImages(cell, code_before, code_after, images)
+
+
 def quantile_bounds(
-    value: Floats, figures: list[Floats], how: Bootstrap
+    value: Floats, resampled: list[Floats], bootstrap: Bootstrap
 ) -> ArrayBounds:
-    """Quantiles of resampled figures, moved outwards where the value itself is not inside."""
-    low = quantile(figures, (1 - how.level) / 2)
-    high = quantile(figures, (1 + how.level) / 2)
+    """Return quantiles of resampled figures, moved outwards until the value lies inside."""
+    low = quantile(resampled, (1 - bootstrap.level) / 2)
+    high = quantile(resampled, (1 + bootstrap.level) / 2)
     return np.minimum(low, value), np.maximum(high, value)
 
 
-def quantile(figures: list[Floats], level: float) -> Floats:
-    """Over the resamples in which there is a figure, NaN if there is none."""
-    together = np.concatenate(figures)
-    unknown = np.isnan(together)
-    if not unknown.any():
-        return np.asarray(np.quantile(together, level, axis=0))
-    never = unknown.all(0)
-    some = np.nanquantile(np.where(never, 0.0, together), level, axis=0)
-    return np.where(never, np.nan, some)
+def quantile(resampled: list[Floats], level: float) -> Floats:
+    """Return the quantile over the resamples in which a figure is defined; NaN if in none.
+
+    Args:
+        resampled: batches of figures: ``[resamples, ...]``.
+    """
+    figures = np.concatenate(resampled)
+    is_undefined = np.isnan(figures)
+    if not is_undefined.any():
+        return np.asarray(np.quantile(figures, level, axis=0))
+    never_defined = is_undefined.all(0)
+    # `nanquantile` warns where all values are NaN.
+    quantiles = np.nanquantile(np.where(never_defined, 0.0, figures), level, axis=0)
+    return np.where(never_defined, np.nan, quantiles)
 
 
-def _tables(counts: Ints, how: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
-    """Drawn tables ``[some, groups, true, predicted]`` and what was to be expected."""
-    generator = np.random.default_rng(how.seed)
-    shape, sizes = counts.shape, counts.sum(-1)
-    right = np.eye(shape[-1])
-    added = 2 * right + 2 * (1 - right) / max(1, shape[-1] - 1)
+def _draw_counts(counts: Ints, bootstrap: Bootstrap) -> Iterator[tuple[Floats, Floats]]:
+    """Yield drawn confusion counts ``[draws, groups, true, predicted]`` and their expectation.
+
+    Four images are added to each class of each group (Agresti and Coull, 1998), two of them right
+    and two spread over the wrong answers: without them a group of one image, or one that is all
+    right, would look certain.
+    """
+    classes = counts.shape[-1]
+    sizes = counts.sum(-1)
+    right = np.eye(classes)
+    added = 2 * right + 2 * (1 - right) / max(1, classes - 1)
     shares = (counts + added) / (sizes[..., None] + added.sum(-1)[:, None])
-    if how.strata is GroupBy.SENSITIVE:
-        frequent = sizes + (sizes.sum(-1, keepdims=True) == 0)
-        shares = (shares * frequent[..., None]).reshape(len(counts), 1, -1)
+    if bootstrap.strata is GroupBy.SENSITIVE:
+        # A group without images gets equally frequent classes, to avoid dividing by 0.
+        frequency = sizes + (sizes.sum(-1, keepdims=True) == 0)
+        shares = (shares * frequency[..., None]).reshape(len(counts), 1, -1)
         sizes = sizes.sum(-1, keepdims=True)
     shares = shares / shares.sum(-1, keepdims=True)
-    expected = (shares * sizes[..., None]).reshape(shape)
-    for some in batch_sizes(how.resamples, counts.size):
-        tables = generator.multinomial(sizes, shares, (some, *sizes.shape))
-        yield tables.reshape(some, *shape).astype(np.float64), expected
+    expected = (shares * sizes[..., None]).reshape(counts.shape)
+    generator = np.random.default_rng(bootstrap.seed)
+    for draws in batch_sizes(bootstrap.resamples, counts.size):
+        drawn = generator.multinomial(sizes, shares, (draws, *sizes.shape))
+        yield drawn.reshape(draws, *counts.shape).astype(np.float64), expected
 
 
-def _sums(weights: Floats, index: Ints, width: int) -> Floats:
-    """Add up the columns that share an index: ``[some, cells] -> [some, width]``."""
-    some = len(weights)
-    flat = (np.arange(some)[:, None] * width + index).ravel()
-    sums: Floats = np.bincount(flat, weights.ravel(), some * width).astype(np.float64)
-    return sums.reshape(some, width)
+def _sum_by_code(weights: Floats, code: Ints, codes: int) -> Floats:
+    """Add up the columns that share a code: ``[draws, images] -> [draws, codes]``."""
+    draws = len(weights)
+    # One `bincount` of all draws, whose codes follow one another.
+    flat = (np.arange(draws)[:, None] * codes + code).ravel()
+    sums: Floats = np.bincount(flat, weights.ravel(), draws * codes).astype(np.float64)
+    return sums.reshape(draws, codes)
 
 
-def batch_sizes(total: int, size: int) -> Iterator[int]:
-    """How many of `total` resamples of `size` numbers to draw at once."""
-    step = max(1, _AT_ONCE // size)
-    for start in range(0, total, step):
-        yield min(step, total - start)
+def batch_sizes(resamples: int, size: int) -> Iterator[int]:
+    """Yield how many resamples of `size` numbers to draw at once, until all are drawn."""
+    step = max(1, _MAX_NUMBERS // size)
+    for start in range(0, resamples, step):
+        yield min(step, resamples - start)

@@ -1,25 +1,9 @@
 """Intervals for minima over groups and gaps between them, of one run and of changes.
 
-A minimum and a gap are the largest of linear forms of rates: ``-r_k`` for the worst group, all
-differences ``r_g - r_h`` for a gap. With t_i the forms before and t'_j those after, the change is
-
-    D = max_j t'_j - max_i t_i = max_j min_i (t'_j - t_i)
-
-Its upper end has to hold for one j only, the form that is truly the largest after; so no price is
-paid for not knowing j, and the maximum over all j is taken. Which i was truly the largest before
-is allowed for by ``M = max_i (z_i - slack_i)``, the noise of the largest one, where slack_i is by
-how much t_i lies at least below it (with a tenth of the error; Romano, Shaikh and Wolf 2014). For
-each j two bounds hold together, against the largest one before and against itself::
-
-    D_j = t'_j - max_i t_i + E M      A_j = z'_j - M + E M
-    P_j = t'_j - t_j                  B_j = z'_j - z_j + slack_j
-    k_j = -q( min(A_j / a_j, B_j / b_j) )       U = max_j min(D_j + k_j a_j, P_j + k_j b_j)
-
-with q the quantile at the error, b_j the deviation of B_j and a_j that of A_j, weighted by their
-ratio. The lower end is the upper one with the runs exchanged. Of a mean over classes the quantile
-of the mean noise is taken off, for those j_1 .. j_C that make the end largest.
-
-Noise is that of `fair_tta.metrics.intervals._noise`. Simulated by `make coverage`.
+A minimum or a gap is the largest of several linear forms of rates, such as all differences between
+two groups. The names ``t``, ``z``, ``slack``, ``a``, ``b`` and ``k`` are those of
+docs/statistics.md, sections "Minima and gaps of one run", "Changes of minima and gaps" and "Several
+methods together". `make coverage` simulates how often the intervals hold.
 """
 
 from __future__ import annotations
@@ -27,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -36,155 +20,222 @@ from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._estimates import direction
 from fair_tta.metrics._types import Floats, Mask
 from fair_tta.metrics.intervals._closed_forms import Bounds, step_down
-from fair_tta.metrics.intervals._noise import DRAWS, CellRates, Noise, rates_with_noise
+from fair_tta.metrics.intervals._noise import (
+    DRAWS,
+    CellRates,
+    RunRates,
+    rates_with_noise,
+)
 
-_CHOICE = 0.1  # of the error, for which form was the largest
-_WEIGHTS = (
-    0.85,
-    1.25,
-)  # of the bound against the largest one, beside that against itself
+SELECTION_SHARE = 0.1
+"""Share of the error that is spent on which forms may be the largest.
+
+A tenth costs little: an interval at nine tenths of 5 % is 2 % wider.
+"""
+
+_MIN_UNIT_RATIO = 0.85
+_MAX_UNIT_RATIO = 1.25
+"""Limits of ``a / b`` as a factor of ``a``: the less sharp of the two upper bounds gets less of the
+error. Intervals hold with any limits, as ``k`` is simulated with the units that result."""
+
+_CANDIDATE_MARGIN = 1.5
+"""Forms are candidates within this times the normal quantile. By Bonferroni ``k`` is about that of
+half the error at most, which is less than 1.5 times as large for levels of 60 % and more."""
+
+_ASCENT_ROUNDS = 4
+"""Limit of the coordinate ascent over classes, which mostly ends earlier."""
+
+_MIN_TAIL_DRAWS = 5
+"""Draws that an empirical quantile needs below it; with fewer a normal tail replaces it."""
+
+_TAIL_START = 100
+"""The normal tail begins at the quantile of 1 / 100."""
 
 LinearForms: TypeAlias = Callable[[CellRates], list[Floats]]
-"""The linear forms of which the largest counts, for each class: ``[forms, draws]``."""
+"""Return the forms of which the largest counts, for each class: ``[forms, draws]``."""
+
+_GroupRates: TypeAlias = Callable[[CellRates], tuple[Floats, Mask]]
+"""Return a rate ``[groups, classes, draws]``, and which groups have it."""
 
 
 def accuracy_form(rates: CellRates) -> list[Floats]:
-    """Accuracy: of one form the interval is that of the form."""
-    return [rates.overall[None]]
+    """Return accuracy. The interval of a single form is that of the form."""
+    return [rates.accuracy[None]]
 
 
 def balanced_accuracy_form(rates: CellRates) -> list[Floats]:
-    """Balanced accuracy."""
-    return [rates.right[rates.n > 0].mean(0, keepdims=True)]
+    """Return balanced accuracy."""
+    return [rates.cell_accuracy[rates.n > 0].mean(0, keepdims=True)]
 
 
 def negative_cell_accuracies(rates: CellRates) -> list[Floats]:
-    """Worst-group accuracy, the sign turned."""
-    return [-rates.right[rates.n > 0]]
+    """Return minus the accuracy of each class in each group: the largest is the worst."""
+    return [-rates.cell_accuracy[rates.n > 0]]
 
 
 def negative_group_accuracies(rates: CellRates) -> list[Floats]:
-    """The same over groups of one sensitive value."""
-    return [-rates.of_group[rates.n.sum(1) > 0]]
+    """Return minus the accuracy of each group."""
+    return [-rates.group_accuracy[rates.n.sum(1) > 0]]
 
 
 def cell_shortfalls(rates: CellRates) -> list[Floats]:
-    """Accuracy minus worst-group accuracy."""
-    return [rates.overall + form for form in negative_cell_accuracies(rates)]
+    """Return accuracy minus that of each class in each group."""
+    return [rates.accuracy + form for form in negative_cell_accuracies(rates)]
 
 
 def group_shortfalls(rates: CellRates) -> list[Floats]:
-    """The same over groups of one sensitive value."""
-    return [rates.overall + form for form in negative_group_accuracies(rates)]
+    """Return accuracy minus that of each group."""
+    return [rates.accuracy + form for form in negative_group_accuracies(rates)]
 
 
-def _true_positive(rates: CellRates) -> tuple[Floats, Mask]:
-    """CellRates ``[groups, classes, draws]``, and which groups have them."""
-    return rates.right, rates.n > 0
+def _true_positive_rates(rates: CellRates) -> tuple[Floats, Mask]:
+    return rates.cell_accuracy, rates.n > 0
 
 
-def _false_positive(rates: CellRates) -> tuple[Floats, Mask]:
-    n, dtype = rates.n[..., None], rates.right.dtype
-    all_of_group = n.sum(1, keepdims=True)
-    others = np.maximum(1, all_of_group - n)
-    given, right = ((part / others).astype(dtype) for part in (all_of_group, n))
-    return rates.answered * given - rates.right * right, rates.n.sum(
-        1, keepdims=True
-    ) > rates.n
+def _false_positive_rates(rates: CellRates) -> tuple[Floats, Mask]:
+    n = rates.n[..., None]
+    n_of_group = n.sum(1, keepdims=True)
+    n_of_other_classes = np.maximum(1, n_of_group - n)
+    # Noise stays in single precision.
+    dtype = rates.cell_accuracy.dtype
+    given = rates.answer_share * (n_of_group / n_of_other_classes).astype(dtype)
+    right = rates.cell_accuracy * (n / n_of_other_classes).astype(dtype)
+    return given - right, rates.n.sum(1, keepdims=True) > rates.n
 
 
-def _selected(rates: CellRates) -> tuple[Floats, Mask]:
-    return rates.answered, np.broadcast_to(
-        rates.n.sum(1, keepdims=True) > 0, rates.n.shape
-    )
+def _selection_rates(rates: CellRates) -> tuple[Floats, Mask]:
+    has_images = rates.n.sum(1, keepdims=True) > 0
+    return rates.answer_share, np.broadcast_to(has_images, rates.n.shape)
 
 
-def _pairs(
-    kinds: Sequence[Callable[[CellRates], tuple[Floats, Mask]]],
+def _group_differences(
+    rate_kinds: Sequence[_GroupRates],
     rates: CellRates,
-    distinct: bool = False,
+    are_equal_of_two_classes: bool = False,
 ) -> list[Floats]:
-    """All ordered differences between the groups that have a rate, of each kind, class by class.
+    """Return all ordered differences between groups, of each kind of rate, class by class.
 
-    None for a class that lacks two groups of one kind. With `distinct` of classes that have gaps of
-    their own: those of two classes are equal.
+    A class in which fewer than two groups have some kind of rate has no forms.
+
+    Args:
+        are_equal_of_two_classes: the gaps of two classes are equal, so the first one is enough.
     """
-    found, every = [], [kind(rates) for kind in kinds]
+    kinds = [kind(rates) for kind in rate_kinds]
     classes = rates.n.shape[1]
-    for c in range(1 if distinct and classes == 2 else classes):
-        of_class = [of[has[:, c], c] for of, has in every]
-        kind = np.repeat(range(len(of_class)), [*map(len, of_class)])
-        first, second = np.nonzero(
-            (kind[:, None] == kind) & ~np.eye(len(kind), dtype=bool)
-        )
-        some = slice(None) if min(map(len, of_class)) > 1 else slice(0)
-        together = np.concatenate(of_class)
-        found.append(together[first[some]] - together[second[some]])
-    return found
+    if are_equal_of_two_classes and classes == 2:
+        classes = 1
+    forms = []
+    for c in range(classes):
+        differences = []
+        fewest_groups = len(rates.n)
+        for rate, has_rate in kinds:
+            group_rates = rate[has_rate[:, c], c]
+            fewest_groups = min(fewest_groups, len(group_rates))
+            first, second = np.nonzero(~np.eye(len(group_rates), dtype=bool))
+            differences.append(group_rates[first] - group_rates[second])
+        class_forms = np.concatenate(differences)
+        forms.append(class_forms if fewest_groups > 1 else class_forms[:0])
+    return forms
 
 
-true_positive_differences: LinearForms = partial(_pairs, [_true_positive])
-false_positive_differences: LinearForms = partial(_pairs, [_false_positive])
-selection_differences: LinearForms = partial(_pairs, [_selected])
-odds_differences: LinearForms = partial(
-    _pairs, [_true_positive, _false_positive], distinct=True
+true_positive_differences: LinearForms = partial(
+    _group_differences, [_true_positive_rates]
 )
-parity_differences: LinearForms = partial(_pairs, [_selected], distinct=True)
+false_positive_differences: LinearForms = partial(
+    _group_differences, [_false_positive_rates]
+)
+selection_differences: LinearForms = partial(_group_differences, [_selection_rates])
+odds_differences: LinearForms = partial(
+    _group_differences,
+    [_true_positive_rates, _false_positive_rates],
+    are_equal_of_two_classes=True,
+)
+parity_differences: LinearForms = partial(
+    _group_differences, [_selection_rates], are_equal_of_two_classes=True
+)
 
 
 @dataclass(frozen=True, eq=False)
-class _Forms:
-    """Linear forms of one class.
+class _ClassForms:
+    """The linear forms of one class in one run.
 
     Attributes:
-        seen: as counted, ``[forms]``.
+        counted: as counted, ``[forms]``.
         t: smoothed, ``[forms]``.
-        z: draws of their noise, ``[forms, draws]``.
+        z: draws of their noise and then minus each draw, ``[forms, 2 * DRAWS]``.
     """
 
-    seen: Floats
+    counted: Floats
     t: Floats
     z: Floats
 
     @cached_property
-    def _from_top(self) -> tuple[Floats, Floats, Floats]:
-        """By how much each lies below the largest; the deviation and the most of that noise."""
+    def below_largest(self) -> tuple[Floats, Floats, Floats]:
+        """How far each form lies below the largest, and the noise of that distance.
+
+        Three arrays ``[forms]``: distance, deviation of its noise, and largest noise.
+        """
         top = int(self.t.argmax())
-        half = self.z[:, :DRAWS]  # the mirrored ones have the same deviation
-        apart = half - half[top]
-        farthest = np.maximum(apart.max(1), -apart.min(1))
-        return self.t[top] - self.t, _deviation(apart), farthest
+        half = self.z[:, :DRAWS]  # mirror images have the same deviation
+        distance_noise = half - half[top]
+        largest_noise = np.maximum(distance_noise.max(1), -distance_noise.min(1))
+        return self.t[top] - self.t, _deviation(distance_noise), largest_noise
 
     @cached_property
     def deviation(self) -> Floats:
-        """Of each form."""
+        """Deviation of the noise of each form, ``[forms]``."""
         return _deviation(self.z[:, :DRAWS])
 
 
-@lru_cache(maxsize=4)  # the first run is compared with all others
-def _top(forms: _Forms, error: float) -> tuple[Floats, Floats]:
-    """How far each lies at least below the one that is truly the largest, and the noise of that."""
-    below, deviation, farthest = forms._from_top
-    reach = -ndtri(error / max(1, len(below) - 1)) * deviation
-    slack: Floats = np.maximum(0.0, below - reach).astype(forms.z.dtype)
-    near = farthest >= slack  # others are never the largest
-    return slack, (forms.z[near] - slack[near, None]).max(0)
+class _UpperBound(NamedTuple):
+    """An upper bound of the change, for each form that may be the largest after.
 
+    Attributes:
+        estimate: ``[forms]``.
+        noise: ``[forms, draws]``.
+        unit: deviation of the noise, of which the bound is widened by a multiple, ``[forms]``.
+    """
 
-def _deviation(z: Floats) -> Floats:
-    """Of noise with mean 0: ``[..., draws] -> [...]``."""
-    deviation: Floats = np.sqrt(np.einsum("...d,...d->...", z, z) / z.shape[-1])
-    return np.maximum(1e-12, deviation)
+    estimate: Floats
+    noise: Floats
+    unit: Floats
 
 
 @lru_cache(maxsize=3)  # the first run is compared with all others
-def _forms(noise: Noise, kind: LinearForms, run: int) -> list[_Forms]:
-    parts = zip(*map(kind, noise[run]), strict=True)
-    return [_Forms(seen[:, 0], t[:, 0], z) for seen, t, z in parts]
+def _class_forms(rates: RunRates, forms: LinearForms) -> list[_ClassForms]:
+    """Return the forms of each class."""
+    classes = zip(
+        forms(rates.counted), forms(rates.smoothed), forms(rates.noise), strict=True
+    )
+    return [
+        _ClassForms(counted[:, 0], smoothed[:, 0], noise)
+        for counted, smoothed, noise in classes
+    ]
 
 
-def _largest(forms: Sequence[Floats]) -> float:
-    """The largest of each class, mean over classes; NaN if there is none."""
+@lru_cache(maxsize=4)  # the first run is compared with all others
+def _noise_of_largest(forms: _ClassForms, error: float) -> tuple[Floats, Floats]:
+    """Return ``slack`` and ``M``: the noise of the form that is truly the largest.
+
+    ``slack[i]`` is how far form i lies at least below the largest form, with this error.
+    """
+    distance, deviation, largest_noise = forms.below_largest
+    margin = -ndtri(error / max(1, len(distance) - 1)) * deviation
+    slack: Floats = np.maximum(0.0, distance - margin).astype(forms.z.dtype)
+    # The other forms are the largest in no draw.
+    candidates = largest_noise >= slack
+    return slack, (forms.z[candidates] - slack[candidates, None]).max(0)
+
+
+def _deviation(noise: Floats) -> Floats:
+    """Return the standard deviation of noise with mean 0: ``[..., draws] -> [...]``."""
+    variance = np.einsum("...d,...d->...", noise, noise) / noise.shape[-1]
+    deviation: Floats = np.maximum(1e-12, np.sqrt(variance))  # it is divided by
+    return deviation
+
+
+def _mean_of_largest(forms: Sequence[Floats]) -> float:
+    """Return the largest form of each class, mean over classes; NaN without classes."""
     return float(np.mean([form.max() for form in forms])) if forms else np.nan
 
 
@@ -195,207 +246,272 @@ class ExtremeChange:
         value: as counted.
     """
 
-    def __init__(self, before: Sequence[_Forms], after: Sequence[_Forms]) -> None:
+    def __init__(
+        self, before: Sequence[_ClassForms], after: Sequence[_ClassForms]
+    ) -> None:
+        # Classes without forms do not count.
         self._before = [forms for forms in before if len(forms.t)]
         self._after = [forms for forms in after if len(forms.t)]
-        largest_before = _largest([forms.seen for forms in self._before])
-        self.value = _largest([forms.seen for forms in self._after]) - largest_before
+        largest_before = _mean_of_largest([forms.counted for forms in self._before])
+        largest_after = _mean_of_largest([forms.counted for forms in self._after])
+        self.value = largest_after - largest_before
 
     @classmethod
-    def of(cls, kind: LinearForms, noise: Noise, after: int) -> ExtremeChange:
-        """Return the change from the first run of this noise to another."""
-        return cls(_forms(noise, kind, 0), _forms(noise, kind, after))
+    def of_rates(
+        cls, forms: LinearForms, before: RunRates, after: RunRates
+    ) -> ExtremeChange:
+        """Return the change from one run to another."""
+        return cls(_class_forms(before, forms), _class_forms(after, forms))
 
     @classmethod
-    def of_absolutes(cls, seen: Floats, noise: Floats) -> ExtremeChange:
+    def of_absolutes(cls, counted: Floats, noise: Floats) -> ExtremeChange:
         """Return the change of a mean of absolute values, each the larger of a number and minus it.
 
         Args:
-            seen: the numbers before and after: ``[2, numbers]``.
+            counted: the numbers before and after: ``[2, numbers]``.
             noise: draws of their noise, and then minus each draw: ``[2, numbers, 2 * DRAWS]``.
         """
-        runs: list[list[_Forms]] = [[], []]
-        for forms, numbers, draws in zip(runs, seen, noise, strict=True):
-            for number, z in zip(numbers, draws, strict=True):
+        runs = []
+        for run_numbers, run_noise in zip(counted, noise, strict=True):
+            forms = []
+            for number, z in zip(run_numbers, run_noise, strict=True):
                 signed = np.array([number, -number])
-                forms.append(_Forms(signed, signed, np.stack([z, -z])))
-        return cls(*runs)
+                forms.append(_ClassForms(signed, signed, np.stack([z, -z])))
+            runs.append(forms)
+        before, after = runs
+        return cls(before, after)
 
-    def ends(self, error: float) -> tuple[float, float]:
-        """Each end fails with this error; the value lies inside."""
+    def bounds(self, error: float) -> Bounds:
+        """Return an interval whose ends each fail with this error; the value lies inside."""
         if not self._before:
             return np.nan, np.nan
-        (high, _), (low, _) = self._sides(error)
-        return max(-1.0, min(-low, self.value)), min(1.0, max(high, self.value))
+        high, _ = _upper_end(self._before, self._after, error)
+        # The lower end is minus the upper one of the reverse change.
+        minus_low, _ = _upper_end(self._after, self._before, error)
+        return max(-1.0, min(-minus_low, self.value)), min(1.0, max(high, self.value))
 
-    def roots(self, error: float) -> list[Floats]:
-        """For each end a figure of each draw: the smallest ones are those at which it fails."""
-        return (
-            [noise for _, noise in self._sides(error)]
-            if self._before
-            else [np.zeros(1)] * 2
-        )
-
-    def _sides(self, error: float) -> tuple[tuple[float, Floats], tuple[float, Floats]]:
-        before, after = self._before, self._after
-        return _upper_end(before, after, error), _upper_end(after, before, error)
+    def noise_of_ends(self, error: float) -> list[Floats]:
+        """Return the noise of each end, ``[draws]``: an end fails in its smallest draws."""
+        if not self._before:
+            return [np.zeros(1)] * 2
+        _, noise_of_high = _upper_end(self._before, self._after, error)
+        _, noise_of_low = _upper_end(self._after, self._before, error)
+        return [noise_of_high, noise_of_low]
 
 
 def _upper_end(
-    before: Sequence[_Forms], after: Sequence[_Forms], error: float
+    before: Sequence[_ClassForms], after: Sequence[_ClassForms], error: float
 ) -> tuple[float, Floats]:
-    """The upper end of the change, and the noise that decides it."""
-    classes, rest = len(before), error * (1 - _CHOICE)
-    scale = classes**-0.5
+    """Return the upper end of the change, and the noise of the forms that decide it."""
+    classes = len(before)
+    selection_error = error * SELECTION_SHARE / classes
+    end_error = error * (1 - SELECTION_SHARE)
     ends, noises = [], []
-    for first, then in zip(before, after, strict=True):
-        slack, most = _top(first, error * _CHOICE / classes)
-        middle = most.mean()
-        most = most - middle
-        direct, paired = then.t - first.t.max() + middle, then.t - first.t
-        # Forms that cannot decide are left out: the best of them is below the least of another.
-        reach = -ndtri(rest)
-        widest = 1.5 * reach * _WEIGHTS[1] * (then.deviation + _deviation(most))
-        greatest = np.minimum(
-            direct + widest, paired + 1.5 * reach * (then.deviation + first.deviation)
+    for class_before, class_after in zip(before, after, strict=True):
+        from_largest, from_itself = _upper_bounds(
+            class_before, class_after, selection_error, end_error
         )
-        some = np.flatnonzero(greatest >= np.minimum(direct, paired).max())
-        direct, paired = direct[some], paired[some]
-        first_bound, second_bound = then.z[some] - most, then.z[some] - first.z[some]
-        a, b = _deviation(first_bound), _deviation(second_bound[:, :DRAWS])
-        a *= np.clip(a / b, *_WEIGHTS)
-        second_bound += slack[some, None]
-        ratio = np.minimum(first_bound / a[:, None], second_bound / b[:, None])
-        k = -_quantile(ratio, rest) * scale
-        ends.append(np.minimum(direct + k * a, paired + k * b))
+        # Both bounds hold together if they are widened by k units. In a mean over classes the
+        # widths shrink as deviations of independent numbers do.
+        k = _joint_width(from_largest, from_itself, end_error) * classes**-0.5
+        a = k * from_largest.unit
+        b = k * from_itself.unit
+        ends.append(np.minimum(from_largest.estimate + a, from_itself.estimate + b))
         noises.append(
-            np.minimum(first_bound + (k * a)[:, None], second_bound + (k * b)[:, None])
+            np.minimum(from_largest.noise + a[:, None], from_itself.noise + b[:, None])
         )
-    return _largest_sum(ends, noises, rest)
+    return _largest_sum(ends, noises, end_error)
+
+
+def _upper_bounds(
+    before: _ClassForms, after: _ClassForms, selection_error: float, end_error: float
+) -> tuple[_UpperBound, _UpperBound]:
+    """Return the bounds ``(D, A, a)`` from the largest form before and ``(P, B, b)`` from itself.
+
+    They are those of the forms that may decide the end.
+    """
+    slack, largest_noise = _noise_of_largest(before, selection_error)
+    mean_largest = largest_noise.mean()
+    largest_noise = largest_noise - mean_largest
+    estimate_from_largest = after.t - before.t.max() + mean_largest
+    estimate_from_itself = after.t - before.t
+
+    # Leave out forms whose highest possible end is below the estimate of another.
+    margin = _CANDIDATE_MARGIN * -ndtri(end_error)
+    deviation_from_largest = after.deviation + _deviation(largest_noise)
+    deviation_from_itself = after.deviation + before.deviation
+    highest = np.minimum(
+        estimate_from_largest + margin * _MAX_UNIT_RATIO * deviation_from_largest,
+        estimate_from_itself + margin * deviation_from_itself,
+    )
+    lowest = np.minimum(estimate_from_largest, estimate_from_itself)
+    candidates = np.flatnonzero(highest >= lowest.max())
+
+    noise_from_largest = after.z[candidates] - largest_noise
+    noise_from_itself = after.z[candidates] - before.z[candidates]
+    b = _deviation(noise_from_itself[:, :DRAWS])
+    a = _deviation(noise_from_largest)  # of all draws: M has no mirror images
+    a *= np.clip(a / b, _MIN_UNIT_RATIO, _MAX_UNIT_RATIO)
+    noise_from_itself += slack[candidates, None]
+    return (
+        _UpperBound(estimate_from_largest[candidates], noise_from_largest, a),
+        _UpperBound(estimate_from_itself[candidates], noise_from_itself, b),
+    )
+
+
+def _joint_width(first: _UpperBound, second: _UpperBound, error: float) -> Floats:
+    """Return ``k``: both bounds, widened by k units, fail together with this error."""
+    smaller = np.minimum(
+        first.noise / first.unit[:, None], second.noise / second.unit[:, None]
+    )
+    return -_quantile(smaller, error)
 
 
 def _largest_sum(
     ends: Sequence[Floats], noises: Sequence[Floats], error: float
 ) -> tuple[float, Floats]:
-    """``max over j_1 .. j_C of mean_c ends_cj - q(mean_c noises_cj)``, class by class."""
+    """Return the largest end of the mean over classes, over the forms of each class.
+
+    ``max over j_1 .. j_C of mean_c ends[c][j_c] - q(mean_c noises[c][j_c])``, by coordinate ascent;
+    and the mean noise of these forms.
+    """
     classes = len(ends)
     chosen = [int(end.argmax()) for end in ends]
-    best, noise = (
-        -np.inf,
-        np.mean([x[j] for x, j in zip(noises, chosen, strict=True)], 0),
-    )
-    for _ in range(4 if classes > 1 else 1):
-        before = best
+    noise = np.mean([noises[c][chosen[c]] for c in range(classes)], 0)
+    largest = -np.inf
+    for _ in range(_ASCENT_ROUNDS if classes > 1 else 1):
+        largest_before = largest
         for c in range(classes):
-            others = noise - noises[c][chosen[c]] / classes
-            total = sum(ends[d][chosen[d]] for d in range(classes) if d != c)
-            value = (total + ends[c]) / classes - _quantile(
-                others + noises[c] / classes, error
+            other_ends = sum(ends[d][chosen[d]] for d in range(classes) if d != c)
+            other_noise = noise - noises[c][chosen[c]] / classes
+            sums = (other_ends + ends[c]) / classes - _quantile(
+                other_noise + noises[c] / classes, error
             )
-            j = int(value.argmax())
-            if value[j] > best:
-                best, chosen[c] = float(value[j]), j
-                noise = others + noises[c][j] / classes
-        if best <= before + 1e-12:
+            j = int(sums.argmax())
+            if sums[j] > largest:
+                largest = float(sums[j])
+                chosen[c] = j
+                noise = other_noise + noises[c][j] / classes
+        if largest <= largest_before + 1e-12:  # only rounding is gained
             break
-    return best, noise
+    return largest, noise
 
 
-def _quantile(draws: Floats, error: float) -> Floats:
-    """Along the last axis; beyond what the draws show, by a normal tail."""
-    size = draws.shape[-1]
-    if error * size >= 5:
-        k = int(error * size)
-        found: Floats = np.partition(draws, k, -1)[..., k]
-        return found
-    k = max(1, size // 100)
-    part = np.partition(draws, (k, size // 2), -1)
-    low, middle = part[..., k], part[..., size // 2]
-    tail: Floats = middle + (low - middle) * ndtri(error) / ndtri(k / size)
+def _quantile(noise: Floats, error: float) -> Floats:
+    """Return the quantile of draws at a small error: ``[..., draws] -> [...]``."""
+    draws = noise.shape[-1]
+    if error * draws >= _MIN_TAIL_DRAWS:
+        k = int(error * draws)
+        quantile: Floats = np.partition(noise, k, -1)[..., k]
+        return quantile
+    # So far out there are too few draws: continue from the median and a quantile as a normal does.
+    k = max(1, draws // _TAIL_START)
+    part = np.partition(noise, (k, draws // 2), -1)
+    low = part[..., k]
+    median = part[..., draws // 2]
+    tail: Floats = median + (low - median) * ndtri(error) / ndtri(k / draws)
     return tail
 
 
 def extreme_bounds(
-    kind: LinearForms, columns: AnswerTable, run: int, level: float
+    forms: LinearForms, table: AnswerTable, run: int, level: float
 ) -> Bounds:
-    """The interval of the largest form of one run, mean over classes."""
-    return _run_ends(
-        _forms(rates_with_noise(columns, (run,)), kind, 0), (1 - level) / 2
-    )
+    """Return the interval of the largest form of one run, mean over classes."""
+    (rates,) = rates_with_noise(table, (run,))
+    return _run_bounds(_class_forms(rates, forms), (1 - level) / 2)
 
 
 def class_extreme_bounds(
-    kind: LinearForms, columns: AnswerTable, run: int, level: float
+    forms: LinearForms, table: AnswerTable, run: int, level: float
 ) -> tuple[Floats, Floats]:
-    """The same for each class by itself."""
-    forms = _forms(rates_with_noise(columns, (run,)), kind, 0)
-    low, high = np.array([_run_ends([one], (1 - level) / 2) for one in forms]).T
+    """Return the interval of the largest form of each class: ``[classes]``, ``[classes]``."""
+    (rates,) = rates_with_noise(table, (run,))
+    error = (1 - level) / 2
+    bounds = [_run_bounds([forms], error) for forms in _class_forms(rates, forms)]
+    low, high = np.array(bounds).T
     return low, high
 
 
-def _run_ends(forms: Sequence[_Forms], error: float) -> Bounds:
-    """Upper: ``max_j t_j + k s_j``, where only the true j has to be right. Lower: the largest minus
-    the quantile of its noise M. The added images are spread over the classes: all of them draw
-    rates in one direction, while the noise of a mean is small.
+def _run_bounds(forms: Sequence[_ClassForms], error: float) -> Bounds:
+    """Return the interval of the largest form of one run, mean over classes.
+
+    The upper end has to hold for the one form that is truly the largest. The lower end is the
+    largest form minus the quantile of its noise M.
     """
     forms = [form for form in forms if len(form.t)]
     if not forms:
         return np.nan, np.nan
-    value, classes = _largest([form.seen for form in forms]), len(forms)
-    most = [_top(form, _CHOICE * error / classes)[1] for form in forms]
-    t = [form.seen + (form.t - form.seen) / classes for form in forms]
-    low = _largest(t) + float(_quantile(-np.mean(most, 0), error * (1 - _CHOICE)))
+    classes = len(forms)
+    value = _mean_of_largest([form.counted for form in forms])
+    # The added images draw the rates of all classes in one direction, while the noise of the mean
+    # is small: so they are spread over the classes.
+    t = [form.counted + (form.t - form.counted) / classes for form in forms]
+    selection_error = SELECTION_SHARE * error / classes
+    largest_noise = [_noise_of_largest(form, selection_error)[1] for form in forms]
+    end_error = error * (1 - SELECTION_SHARE)
+    low = _mean_of_largest(t) + float(_quantile(-np.mean(largest_noise, 0), end_error))
     high, _ = _largest_sum(t, [form.z for form in forms], error)
     return max(0.0, min(low, value)), min(1.0, max(high, value))
 
 
 @dataclass(frozen=True)
 class MaxMinInterval:
-    """Intervals of changes; `sign` is -1 if the largest form is minus the metric."""
+    """Intervals of changes of a minimum or a gap.
+
+    Attributes:
+        sign: -1 if the largest form is minus the metric.
+    """
 
     forms: LinearForms
     sign: int = 1
 
     def __call__(
-        self, columns: AnswerTable, before: int, after: int, level: float
+        self, table: AnswerTable, before: int, after: int, level: float
     ) -> Bounds:
-        change = ExtremeChange.of(
-            self.forms, rates_with_noise(columns, (before, after)), 1
-        )
-        return self._turned(change.ends((1 - level) / 2))
+        rates = rates_with_noise(table, (before, after))
+        change = ExtremeChange.of_rates(self.forms, *rates)
+        return self._with_sign(change.bounds((1 - level) / 2))
 
-    def together(self, columns: AnswerTable, level: float) -> list[Bounds]:
-        """Changes from the first run to each of the others, at levels at which all hold together:
-        step-down max-T (Romano and Wolf 2005).
+    def joint_bounds(self, table: AnswerTable, level: float) -> list[Bounds]:
+        """Return intervals of the changes from the first run that all hold together.
+
+        Step-down max-T (Romano and Wolf 2005).
         """
-        runs = range(len(columns.answers))
-        noise = rates_with_noise(columns, tuple(runs))
-        changes = [ExtremeChange.of(self.forms, noise, i) for i in runs[1:]]
-        ranks = [_ranks(change.roots((1 - level) / len(changes))) for change in changes]
-        found = step_down(
+        first, *others = rates_with_noise(table, tuple(range(len(table.answers))))
+        changes = [ExtremeChange.of_rates(self.forms, first, run) for run in others]
+        bonferroni_error = (1 - level) / len(changes)
+        ranks = [
+            _smallest_ranks(change.noise_of_ends(bonferroni_error))
+            for change in changes
+        ]
+        bounds = step_down(
             len(changes),
-            lambda left: _joint_error([ranks[i] for i in left], 1 - level),
-            lambda i, error: changes[i].ends(error),
+            lambda remaining: _joint_error([ranks[i] for i in remaining], 1 - level),
+            lambda i, error: changes[i].bounds(error),
             lambda pair: direction(*pair),
         )
-        return [self._turned(ends) for ends in found]
+        return [self._with_sign(pair) for pair in bounds]
 
-    def _turned(self, ends: Bounds) -> Bounds:
-        return ends if self.sign > 0 else (-ends[1], -ends[0])
+    def _with_sign(self, bounds: Bounds) -> Bounds:
+        low, high = bounds
+        return bounds if self.sign > 0 else (-high, -low)
 
 
-def _ranks(roots: list[Floats]) -> Floats:
-    """The smallest rank of each draw among the ends of a change, each on its own scale.
+def _smallest_ranks(noise_of_ends: list[Floats]) -> Floats:
+    """Return the smaller rank of each draw among the noise of both ends, as a share.
 
-    So all ends are equally likely to fail.
+    Ranks put all ends on one scale, so that each is equally likely to fail.
     """
-    ranks = np.array(roots).argsort(1, kind="stable").argsort(1) + 1
+    ranks = np.array(noise_of_ends).argsort(1, kind="stable").argsort(1) + 1
     smallest: Floats = ranks.min(0) / (ranks.shape[1] + 1)
     return smallest
 
 
 def _joint_error(ranks: Sequence[Floats], error: float) -> float:
-    """The error of each end at which all of them hold together; at least Bonferroni's."""
+    """Return the error of each end at which all of them hold together.
+
+    It is at least Bonferroni's, and at most that of a single change.
+    """
     if len(ranks) == 1:
         return error / 2
     smallest = np.quantile(np.min(ranks, 0), error)
