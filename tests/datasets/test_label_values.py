@@ -1,130 +1,97 @@
-"""Label files of folders: values, repeated rows, what is wrong with them."""
+"""Values that read alike, and that the renames in messages can be pasted."""
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
+import csv
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_fixtures import write_labels
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from internals import (
-    Labels,
-    LabelTable,
-    Problem,
-    ProblemKind,
-    Problems,
-    Record,
-    collect_records,
-    printable,
-)
+from internals import Labels, LabelValues, parse_renames, rename_option, rename_values
 
 from fair_tta.errors import DatasetError
 
-rows = st.lists(
-    st.tuples(st.sampled_from("abcde"), st.sampled_from("xy"), st.sampled_from("uv")),
-    min_size=1,
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1).map(str.strip).filter(bool)
+
+
+def values_of(folder: Path, cells: list[str], **options: Any) -> LabelValues:
+    """Return the values of a label file with a column ``shape``."""
+    rows = [(f"{i}.png", cell, "in") for i, cell in enumerate(cells)]
+    with (folder / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("path", "shape", "place"), *rows])
+    labels = Labels(folder, folder / "labels.csv", "shape", ("place",), **options)
+    return labels.scan()
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("circle circle CIRCLE square", "circle"),
+        ("caf\u00e9 cafe\u0301 cafe\u0301 bar", "caf\u00e9"),
+        ("land land\u200b \u202eland sea", "land"),
+        ("stra\u00dfe STRASSE STRASSE weg", "STRASSE"),
+        ("1 1.0 1 01 2", "1"),
+        ("0 0 0.0 00 -0 1", "0"),
+        ("True 1 1 true 2", "1"),
+        ("0 False False 1.5", "0"),  # the shortest number, however rare
+        ("1e1 10 10 9", "10"),
+    ],
 )
+def test_values_that_read_alike(text: str, label: str, tmp_path: Path) -> None:
+    cells = text.split()
+    with pytest.raises(DatasetError, match="values that read alike: ") as error:
+        values_of(tmp_path, cells).labels_in("shape")
+    options = shlex.split(str(error.value).splitlines()[-1])
+    assert set(options[::2]) == {"--rename"}
+    renamed = values_of(tmp_path, cells, rename=parse_renames(options[1::2]))
+    assert renamed.labels_in("shape") == sorted([label, cells[-1]])
+    assert len(renamed.records(check_images=False)) == len(cells)
 
 
-@settings(max_examples=40, deadline=None)
-@given(rows)
-def test_repeated_rows_are_those_that_the_reader_finds(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
+def test_different_values_stay(tmp_path: Path) -> None:
+    cells = "-1,1,US,us citizen,1.5,1-2,false,1e9999999999,1.x".split(",")
+    assert values_of(tmp_path, cells).labels_in("shape") == sorted(cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "names", "option"),
+    [
+        (["circle", "CIRCLE"], ["circle"], "--rename 'shape: CIRCLE=circle'"),
+        (["1", "1.0", "0"], ["1", "0"], "--rename 'shape: 1.0=1'"),
+    ],
+)
+def test_a_value_that_reads_like_a_name(
+    cells: list[str], names: list[str], option: str, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("labels")
-    write_labels(folder / "labels.csv", rows)
-    labels = Labels(folder, folder / "labels.csv", "animal", ("place",))
-    values = labels.scan()
-    found = values.records(check_images=False)
-    records, _ = collect_records(
-        record for record, _ in values._read_records({}, False) if record is not None
-    )
-    assert {r.key: r for r in found if isinstance(r, Record)} == {
-        r.key: r for r in records
-    }
-    assert len(found) == values.row_count == len(rows)
-    assert values.value_counts["animal"] == Counter(row[1] for row in rows)
-    assert values.labels_in("place") == sorted({row[2] for row in rows})
-
-
-def test_merged_values_do_not_contradict_each_other(tmp_path: Path) -> None:
-    write_labels(
-        tmp_path / "labels.csv",
-        [("a", "x", "sea"), ("a", "x", "lake"), ("b", "y", "sea")],
-    )
-    labels = Labels(
-        tmp_path, tmp_path / "labels.csv", "animal", ("place",),
-        rename={"place": {"sea": "water", "lake": "water"}},
-    )  # fmt: skip
-    values = labels.scan()
-    kinds = [
-        row.kind.name if isinstance(row, Problem) else row.sensitive["place"]
-        for row in values.records(check_images=False)
-    ]
-    assert kinds == ["water", "DUPLICATE", "water"]
-    assert values.labels_in("place") == ["water"]
-
-
-def test_many_unknown_values_are_summarised(tmp_path: Path) -> None:
-    write_labels(tmp_path / "labels.csv", [(f"{i}", f"x{i}", "sea") for i in range(30)])
-    values = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",)).scan()
-    named = {"animal": ["x0"], "place": ["sea"]}
-    with pytest.raises(DatasetError, match=r"animal 'x1' \(1 row\).* and 19 more"):
+    values = values_of(tmp_path, cells)
+    named = {"shape": names, "place": ["in"]}
+    with pytest.raises(DatasetError) as error:
         values.allowed_values(named, skip_unknown=False)
-    assert values.allowed_values(named, skip_unknown=True) == {
-        "animal": {"x0"},
-        "place": {"sea"},
-    }
+    assert str(error.value).endswith(option)
+    allowed = values.allowed_values(named, skip_unknown=True)
+    assert allowed == {"shape": set(names), "place": {"in"}}
 
 
-def test_problems_are_counted_and_the_first_are_examples() -> None:
-    problems = Problems()
-    assert not problems
-    for i in range(30):
-        problems = problems.add(Problem(ProblemKind.MISSING_IMAGE, f"{i}.png"))
-    assert problems.headline() == "30 rows were left out"
-    problems = problems.add(Problem(ProblemKind.DUPLICATE, "x"))
-    problems = problems.add(Problem(ProblemKind.ENCODING, "labels.csv"))
-    assert (problems.rows, problems.lost) == (31, 30)
-    assert problems.headline() == (
-        "31 rows were left out, 1 of them because the image is counted already"
-    )
-    assert problems.lines()[0] == "30 x image file is missing: 0.png; 1.png; 2.png; ..."
-    found = problems.to_dict()["image file is missing"]
-    assert found["count"] == 30
-    assert found["examples"] == [f"{i}.png" for i in range(20)]
+@given(st.lists(TEXT, min_size=3, max_size=3, unique=True))
+def test_printed_options_are_understood(names: list[str]) -> None:
+    column, value, label = names
+    labels = Labels(Path(), Path("labels.csv"), column, ())
+    values = LabelValues(labels, {column: {value: 1, label: 1}}, 2, [], [])
+    option, text = shlex.split(rename_option(column, value, label))
+    assert option == "--rename"
+    (renamed,) = rename_values([values], parse_renames([text]))
+    assert renamed.labels.rename == {column: {value: label}}
 
 
-@given(st.text())
-def test_shown_text_is_printable(text: str) -> None:
-    assert printable(text).isprintable()
-    assert printable(printable(text)) == printable(text)
-    printable(text + "\udcff").encode()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such device")
-def test_a_label_file_that_never_ends() -> None:
-    with pytest.raises(
-        DatasetError, match=r"cannot read '/dev/zero': not a regular file"
-    ):
-        LabelTable(Path("/dev/zero"), [])
-
-
-def test_paths_that_are_too_long(tmp_path: Path) -> None:
-    long = tmp_path / ("a" * 5000)
-    with pytest.raises(DatasetError, match="`images` should be a folder"):
-        Labels(long, long, "animal", ("place",)).scan()
-    with pytest.raises(DatasetError, match="`labels_csv` should be a file"):
-        Labels(tmp_path, long, "animal", ("place",)).scan()
-
-
-def test_odd_names_do_not_stop_a_scan(tmp_path: Path) -> None:
-    odd = ["d" * 5000, "..", "a\0b/c"]
-    text = "file,animal,place\n" + "".join(f"{name},cat,sea\n" for name in odd)
-    (tmp_path / "labels.csv").write_text(text)
-    labels = Labels(tmp_path, tmp_path / "labels.csv", "animal", ("place",))
-    for row, name in zip(labels.scan().records(), odd, strict=True):
-        assert row == Problem(ProblemKind.MISSING_IMAGE, name)
+def test_a_rename_applies_where_its_column_and_value_are(tmp_path: Path) -> None:
+    """Other tables keep their labels."""
+    labels = Labels(Path(), Path("labels.csv"), "shape", ())
+    first = LabelValues(labels, {"shape": {"circle": 1}}, 1, [], [])
+    other_labels = Labels(Path(), Path("answers.csv"), "answer", ())
+    second = LabelValues(other_labels, {"answer": {"Circle": 1}}, 1, [], [])
+    rename = {"answer": {"Circle": "circle"}}
+    renamed = rename_values([first, second], rename)
+    assert [table.labels.rename for table in renamed] == [{}, rename]
