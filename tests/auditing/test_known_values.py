@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fits import fit_on
-from internals import Identity
+from internals import AugMix
 
 from fair_tta import FairTPTClassifier, FairTTAError, ZeroShot, audit, miniature
 from fair_tta.errors import SmallGroupWarning
@@ -20,7 +20,7 @@ def birds() -> tuple[FairTPTClassifier, list[Any]]:
     task = miniature.BIRDS
     clf = FairTPTClassifier(
         "miniature", task.targets, task.sensitive, task.template, adapter=ZeroShot(), batch_size=5,
-        views=Identity(),
+        views=AugMix(1),
     )  # fmt: skip
     return clf, task.draw(24, split="validation")
 

@@ -13,7 +13,7 @@ import families
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from internals import FOLDER, FixedRate, Identity, model_identity, weights_hash
+from internals import FOLDER, AugMix, FixedRate, model_identity, weights_hash
 from torch import nn
 
 from fair_tta import TPT, FairTPTClassifier, FairTTAError, ZeroShot
@@ -38,7 +38,7 @@ def _small_groups_are_fine() -> Iterator[None]:
 def clf() -> FairTPTClassifier:
     backend = TransformersBackend(*families.seeded(families.clip))
     return FairTPTClassifier(
-        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot(), views=Identity()
+        backend, TARGETS, SENSITIVE, TEMPLATE, adapter=ZeroShot(), views=AugMix(1)
     )
 
 
@@ -65,7 +65,7 @@ def test_clf_audit_measures_its_predictions(clf: FairTPTClassifier) -> None:
         "sensitive": "a photo of a {sensitive}.",
         "joint": "a photo of a {target} {sensitive}.",
     }
-    assert provenance["views"] == {"repr": "Identity()", "n": 1}
+    assert provenance["views"] == {"repr": "AugMix(1)", "n": 1}
     assert provenance["seed"] == 0
     assert provenance["packages"]["torch"]
     assert provenance["machine"]["cpus"] >= 1

@@ -34,7 +34,12 @@ from fair_tta.metrics._estimates import (
 )
 from fair_tta.metrics._scores import Scores
 from fair_tta.metrics._types import Column, Sensitive, Values
-from fair_tta.metrics.intervals._bootstrap import DEFAULT, Interval, read_interval
+from fair_tta.metrics.intervals._bootstrap import (
+    DEFAULT,
+    Bootstrap,
+    Interval,
+    read_interval,
+)
 from fair_tta.prediction import Predictions
 
 # A document has a constant size: of more different answers that are no class the rarest are left
@@ -118,16 +123,45 @@ def audit(
         truth, read_column("y_pred", y_pred), targets
     )
     table = read_answer_table(truth, [answers], sensitive, targets, values, clusters)
-    n = len(table.truth)
-    attributes: dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, tuple[Hashable, ...]] = {}
     for attribute, attribute_values in table.values.items():
         attributes[attribute] = tuple(map(str, attribute_values))
     table = replace(
         table,
         targets=tuple(map(str, table.targets)),
-        values=dict(attributes),
-        scores=((scores or Scores())._checked(n),),
+        values=attributes,
+        scores=((scores or Scores())._checked(table.n),),
     )
+    return audit_table(
+        table,
+        name="predictions" if name is None else name,
+        adapter=adapter,
+        seconds=seconds,
+        harmful=harmful,
+        digests=digests,
+        bootstrap=bootstrap,
+        provenance=provenance,
+        no_class=no_class,
+    )
+
+
+def audit_table(
+    table: AnswerTable,
+    *,
+    name: str,
+    adapter: Any,
+    seconds: float | None,
+    harmful: HarmSets | None,
+    digests: Column | None,
+    bootstrap: Bootstrap,
+    provenance: Mapping[str, Any] | None,
+    no_class: doc.UnknownAnswers | None = None,
+) -> Audit:
+    """Measure the first run of a table whose names are text, see `audit` for the options.
+
+    Warnings name the line that calls the caller of this function.
+    """
+    n = table.n
     # Hashed without `digests`, so that runs with and without them can be compared
     data_hash = _data_hash(table)
     if digests is None:
@@ -140,16 +174,16 @@ def audit(
     # The figures, and warnings for those who do not read the document
     classes = tuple(str(target) for target in table.targets if target != NO_CLASS)
     harm_sets = parse_harmful(harmful, classes)
-    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE))
+    warn_small_groups(table.sizes_by_name(GroupBy.TARGET_AND_SENSITIVE), stacklevel=4)
     for sentence in _single_group_warnings(table):
-        warnings.warn(sentence, SmallGroupWarning, stacklevel=2)
+        warnings.warn(sentence, SmallGroupWarning, stacklevel=3)
     method = None
     if adapter is not None:
         method = doc.AdapterFields(**describe_adapter(adapter))
     run = figures_of_run(
         table,
         bootstrap,
-        name="predictions" if name is None else name,
+        name=name,
         adapter=method,
         cost=None if seconds is None else doc.Cost(float(seconds), seconds / n),
         harmful=harm_sets,
@@ -157,14 +191,17 @@ def audit(
     )
     unknown_answers = unknown_answer_warnings([run], n)
     for sentence in unknown_answers:
-        warnings.warn(sentence, UnknownAnswerWarning, stacklevel=2)
+        warnings.warn(sentence, UnknownAnswerWarning, stacklevel=3)
 
     # The document; where the run comes from is null if nobody states it
     data = doc.DataFields(
         n,
         data_hash,
         classes,
-        attributes,
+        {
+            attribute: tuple(map(str, names))
+            for attribute, names in table.values.items()
+        },
         harm_sets,
         clusters=table.cluster_count,
         different_images=table.different_images,

@@ -72,21 +72,6 @@ class Views(Protocol):
 
 
 @dataclass(frozen=True)
-class Identity:
-    """No views except the image itself."""
-
-    @property
-    def n(self) -> int:
-        """Number of views, including the image itself."""
-        return 1
-
-    def __call__(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
-    ) -> npt.NDArray[np.float32]:
-        return np.empty((0, *size, 3), np.float32)
-
-
-@dataclass(frozen=True)
 class AugMix:
     """Random crops of the image, half of them mirrored, each mixed with altered copies of itself.
 

@@ -393,6 +393,7 @@ def check_adapter(adapter: Any, task: Task) -> Adapter:
             argument=name,
         )
     check_sensitive(checked, task)
+    # Stored text features have no image encoder beside them.
     if not sees_images(task.backend) and (checked.needs.views or checked.needs.pixels):
         missing = "further views of an image"
         if checked.needs.pixels:
@@ -418,6 +419,7 @@ def _check_tunable_prompt(name: str, task: Task) -> None:
             "pass one sentence as `template`, or choose a method that does not tune the prompt."
         )
     try:
+        # Embedding the context shows whether the text tower lets its embeddings be replaced.
         _ = task.context
     except TowerError as error:
         raise TowerError(

@@ -18,6 +18,7 @@ from fair_tta.methods._base import Adapter, Needs, Outcome
 from fair_tta.methods._fitting import FittedMethod, fit_encoded
 from fair_tta.prompts._task import Task
 
+# Each fit sees four fifths of the images.
 FOLDS = 5
 
 K = TypeVar("K")
@@ -39,7 +40,7 @@ class Fits:
     on_all_images: Adapter = field(repr=False)
     images: int
     sha256: str
-    class_labels: bool = False
+    class_labels: bool
 
     def _identity_settings(self) -> dict[str, Any]:
         """Return the JSON by which `fair_tta._identity.describe` knows the fits.
@@ -80,9 +81,11 @@ class CrossFitted(Adapter):
 
     def folds(self, images: Sequence[Image]) -> Iterator[tuple[Adapter, list[int]]]:
         """Yield the fits that are needed, each with the indices of the images it classifies."""
-        fold_of_image = [_fold(image_digest(image)) for image in images]
-        for fold in set(fold_of_image):
-            indices = [i for i, other in enumerate(fold_of_image) if other == fold]
+        images_of_fold: dict[int, list[int]] = {}
+        for index, image in enumerate(images):
+            fold = _fold(image_digest(image))
+            images_of_fold.setdefault(fold, []).append(index)
+        for fold, indices in images_of_fold.items():
             yield self.fits.by_fold[fold], indices
 
 
@@ -158,4 +161,5 @@ def cross_fit(
 
 
 def _fold(digest: str) -> int:
+    # By content, so that copies of an image are in the same fold.
     return int(digest, 16) % FOLDS

@@ -12,7 +12,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -64,8 +64,8 @@ class ReferenceBatch:
     """
 
     features: Tensor
-    values: Mapping[str, Tensor] = field(default_factory=dict)
-    classes: Tensor = field(default_factory=lambda: torch.empty(0))
+    values: Mapping[str, Tensor]
+    classes: Tensor
 
 
 def warn_if_other_model(images: Any, task: Task) -> None:
@@ -286,8 +286,8 @@ def fit_encoded(
     if method.is_fitted:
         return method
     if isinstance(method, Chained):
-        then = fit_encoded(classifier, method.then, features, sensitive, labels)
-        return replace(method, then=then)
+        fitted = fit_encoded(classifier, method.then, features, sensitive, labels)
+        return replace(method, then=fitted)
     return _fit(method, classifier, feature_batches(features), None, labels, sensitive)
 
 
@@ -328,11 +328,13 @@ def _fit(
     if n_images is not None:
         reference_labels.check_count(n_images)
 
-    images = _ReferenceImages(classifier, encoded, reference_labels)
+    # The method pulls the batches, so that it decides how much of them it holds.
+    images = _LabelledImages(classifier, encoded, reference_labels)
     learned = {}
     for key, tensor in method._learn(task, images.batches()).items():
         learned[key] = tensor.detach().cpu()
 
+    # Nothing that is not finite may be saved, nor a fit on few images go unnoticed.
     name = type(method).__name__
     if not all(bool(tensor.isfinite().all()) for tensor in learned.values()):
         raise ModelError(
@@ -355,7 +357,7 @@ def _fit(
     return fitted
 
 
-class _ReferenceImages:
+class _LabelledImages:
     """Encoded reference images beside their labels; counts those that have been read."""
 
     def __init__(
@@ -386,6 +388,7 @@ class _ReferenceImages:
             raise ModelError(
                 f"the weights of {self._task.backend.name} changed during `fit`: fit again."
             )
+        # In float64 on the CPU, see `ReferenceBatch`.
         like = self._task.target_features.cpu().double()
         images = as_unit_features(features, like)[:, 0]
         if not bool(images.isfinite().all()):

@@ -74,44 +74,44 @@ class TaskIdentity:
         rows = torch.cat(features).to("cpu", torch.float32)
         return cls(backend_name(task.backend), task.scale, prompts, rows)
 
-    def check(self, task: Task, what: str) -> None:
+    def check(self, task: Task, title: str) -> None:
         """Raise unless a task has the same prompts and the same model.
 
         Args:
             task: the task of the classifier.
-            what: the object that was fitted; begins the message.
+            title: of the object that was fitted; begins the message.
         """
-        other = task.remember(TaskIdentity, lambda: TaskIdentity.from_task(task))
-        difference = self._difference(other)
+        present = task.remember(TaskIdentity, lambda: TaskIdentity.from_task(task))
+        difference = self._difference(present)
         if difference is not None:
             what_differs, fitted, got = difference
             raise FairTTAError(
-                f"{what} was fitted with another {what_differs}, {fitted} (got {got}): fit it "
+                f"{title} was fitted with another {what_differs}, {fitted} (got {got}): fit it "
                 "again."
             )
 
-    def _difference(self, other: TaskIdentity) -> tuple[str, str, str] | None:
-        """Return what differs, here and in the other identity; None if nothing does."""
+    def _difference(self, present: TaskIdentity) -> tuple[str, str, str] | None:
+        """Return what differs, as it was and as it is now; None if nothing differs."""
         for name, prompts in self.prompts.items():
-            other_prompts = other.prompts.get(name)
+            present_prompts = present.prompts.get(name)
             # As JSON, because dicts are equal in any order, but the order of names counts.
-            if json.dumps(prompts) != json.dumps(other_prompts):
-                return f"`{name}`", reprlib.repr(prompts), reprlib.repr(other_prompts)
+            if json.dumps(prompts) != json.dumps(present_prompts):
+                return f"`{name}`", reprlib.repr(prompts), reprlib.repr(present_prompts)
 
         # One of them may lack the probe image, which comes last.
-        rows = min(len(self.features), len(other.features))
+        rows = min(len(self.features), len(present.features))
         features = self.features[:rows]
-        other_features = other.features[:rows]
+        present_features = present.features[:rows]
         is_same_model = (
-            features.shape == other_features.shape
-            and cosine_similarity(features, other_features).min()
+            features.shape == present_features.shape
+            and cosine_similarity(features, present_features).min()
             >= _MIN_COSINE_OF_SAME_MODEL
         )
         if not is_same_model:
-            return "model or other weights", self.model, other.model
+            return "model or other weights", self.model, present.model
 
-        if not math.isclose(self.scale, other.scale, rel_tol=_SCALE_TOLERANCE):
-            return "`scale`", f"{self.scale:g}", f"{other.scale:g}"
+        if not math.isclose(self.scale, present.scale, rel_tol=_SCALE_TOLERANCE):
+            return "`scale`", f"{self.scale:g}", f"{present.scale:g}"
         return None
 
 

@@ -63,7 +63,7 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
     values: dict[str, Any] = {}
     nested: dict[str, dict[str, str]] = {}
     for path, text in settings.items():
-        key, dot, rest = path.partition(".")
+        key, dot, nested_path = path.partition(".")
         if key not in fields:
             allowed = "it has no settings"
             if fields:
@@ -72,7 +72,7 @@ def with_settings(name: str, default: Any, settings: Mapping[str, str]) -> Any:
                 f"{name!r} has no setting {key!r}: {allowed}.{suggest_name(key, fields)}"
             )
         if dot:
-            nested.setdefault(key, {})[rest] = text
+            nested.setdefault(key, {})[nested_path] = text
         elif fields[key].default is None and text == "none":
             values[key] = None  # as `describe_settings` writes it
         else:

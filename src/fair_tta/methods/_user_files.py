@@ -56,15 +56,15 @@ class PackedWithUserFiles:
     """Objects for another process, which runs the user files that define them first.
 
     Args:
-        value: the objects; they stay unpickled if no user file was run.
+        value: the objects.
     """
 
     def __init__(self, value: Any) -> None:
-        modules = [name for name in sys.modules if name.startswith(_MODULE_PREFIX)]
-        self._value = pickle.dumps(value) if modules else value
+        self._pickled = pickle.dumps(value)
         self._files: list[tuple[str, str]] = []
-        for name in modules:
-            if name.encode() in self._value:
+        for name in sys.modules:
+            # A pickle names the modules of its classes.
+            if name.startswith(_MODULE_PREFIX) and name.encode() in self._pickled:
                 path = str(sys.modules[name].__file__)
                 digest, _, _ = name.removeprefix(_MODULE_PREFIX).partition("_")
                 self._files.append((path, digest))
@@ -73,9 +73,7 @@ class PackedWithUserFiles:
         """Return the objects."""
         for path, digest in self._files:
             load_file(path, digest)
-        if isinstance(self._value, bytes):
-            return pickle.loads(self._value)
-        return self._value
+        return pickle.loads(self._pickled)
 
 
 def load_user_method(path: Path, name: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fair_tta.errors import FairTTAError
+from fair_tta.metrics._answer_table import AnswerTable, read_answer_table
 from fair_tta.metrics._arrays import (
     normalised_entropies,
     read_array,
@@ -79,6 +80,7 @@ class Scores:
     def _checked(self, length: int) -> Scores:
         """Return the same as arrays of this length, or raise an error."""
         checked: dict[str, Any] = {}
+        # One number per image.
         for name in ("confidence", "entropy", "entropy_zero_shot"):
             scores = getattr(self, name)
             if scores is not None:
@@ -88,6 +90,7 @@ class Scores:
             # Without a single number nothing was tuned.
             checked["relative_step"] = steps if np.isfinite(steps).any() else None
 
+        # Several columns by name; those of an attribute's values are the rows of one array.
         for name in (*_ENTROPIES, *_BELIEFS):
             columns = getattr(self, name) or {}
             _check_is_mapping(name, columns)
@@ -97,6 +100,7 @@ class Scores:
                 str(key): read(f"{name}[{key!r}]", column, length)
                 for key, column in columns.items()
             }
+        # Probabilities of the classes come as columns, and together sum to 1.
         if checked["zero_shot"]:
             by_class = np.stack(list(checked["zero_shot"].values()), 1)
             read_probabilities("zero_shot", by_class)
@@ -127,8 +131,6 @@ _BELIEFS = ("zero_shot", "sensitive_zero_shot")
 
 class AnswerTableBuilder:
     """Collects the answers of one method; a few numbers of each image stay in memory.
-
-    `fair_tta.auditing.audit` makes an `AnswerTable` of its columns.
 
     Args:
         keep_beliefs: keep the probabilities before adaptation too, see `Scores.zero_shot`.
@@ -195,6 +197,25 @@ class AnswerTableBuilder:
             self.clusters.append(sys.intern(cluster))
         # 64 bits tell images apart: of a million, two share them once in 37 million audits.
         self.digests.append(int(content[:16], 16))
+
+    def build(
+        self, targets: Sequence[str], values: Mapping[str, Iterable[str]]
+    ) -> AnswerTable:
+        """Return the table of all answers.
+
+        Args:
+            targets: all classes; each answer is one of them.
+            values: ``{attribute: all values}``, at least of the attributes that were added.
+        """
+        table = read_answer_table(
+            self.truth,
+            [self.labels],
+            self.sensitive,
+            targets,
+            {attribute: list(values[attribute]) for attribute in self.sensitive},
+            self.clusters or None,
+        )
+        return replace(table, scores=(self.scores()._checked(table.n),))
 
     def scores(self) -> Scores:
         """Return the scores of the answers."""

@@ -76,9 +76,8 @@ class PromptSet:
         if size >= len(self):
             return [self]
         if size not in self._parts_by_size:
-            self._parts_by_size[size] = [
-                self[start : start + size] for start in range(0, len(self), size)
-            ]
+            starts = range(0, len(self), size)
+            self._parts_by_size[size] = [self[start : start + size] for start in starts]
         return self._parts_by_size[size]
 
     def __getitem__(self, rows: slice) -> PromptSet:
@@ -109,14 +108,17 @@ class PromptSet:
 
 def concatenate_prompts(sets: Sequence[PromptSet]) -> PromptSet:
     """Return one set of all prompts, in order."""
-    return PromptSet(
-        tuple(text for prompts in sets for text in prompts.texts),
-        Tokens(
-            torch.cat([prompts.tokens.ids for prompts in sets]),
-            torch.cat([prompts.tokens.mask for prompts in sets]),
-        ),
-        torch.cat([prompts.slots for prompts in sets]),
-    )
+    texts: tuple[str, ...] = ()
+    ids = []
+    masks = []
+    slots = []
+    for prompts in sets:
+        texts += prompts.texts
+        ids.append(prompts.tokens.ids)
+        masks.append(prompts.tokens.mask)
+        slots.append(prompts.slots)
+    tokens = Tokens(torch.cat(ids), torch.cat(masks))
+    return PromptSet(texts, tokens, torch.cat(slots))
 
 
 def fixed_prompts(tokens: Tokens, sentences: Sequence[str]) -> PromptSet:
@@ -132,7 +134,7 @@ def align(sequence: Sequence[int], reference: Sequence[int]) -> list[int]:
     rows = len(sequence)
     columns = len(reference)
 
-    # lengths[i][j] is the length of the subsequence that sequence[i:] and reference[j:] share
+    # lengths[i][j] is the length of the subsequence that sequence[i:] and reference[j:] share.
     lengths = [[0] * (columns + 1) for _ in range(rows + 1)]
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
@@ -141,6 +143,7 @@ def align(sequence: Sequence[int], reference: Sequence[int]) -> list[int]:
             else:
                 lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
 
+    # Two equal tokens are partners; otherwise the one without which more is left is skipped.
     partners = [-1] * rows
     i = 0
     j = 0
@@ -185,9 +188,8 @@ class SharedContext:
         self._ids_of_text: dict[str, list[int]] = {}
         self.token_ids: list[int] = []
         """Token ids of the context, in the order of the sentence."""
-        merged: set[tuple[int, ...]] = (
-            set()
-        )  # most prompts have the same template tokens
+        # Most prompts have the same template tokens, which need to be merged only once.
+        merged: set[tuple[int, ...]] = set()
         for prompts in prompt_groups:
             for _, template_ids in self._find_template(prompts):
                 if tuple(template_ids) not in merged:
@@ -217,6 +219,7 @@ class SharedContext:
                     f"{label!r} have the same: use other words.",
                     argument=argument,
                 )
+        # A prompt without words of the template could not be tuned.
         has_context = (located.slots >= 0).any(1).tolist()
         if not all(has_context):
             text = located.texts[has_context.index(False)]
@@ -229,7 +232,7 @@ class SharedContext:
 
     def locate(self, prompts: Sequence[Prompt]) -> PromptSet:
         """Tokenise prompts and number the context in them."""
-        texts = tuple(prompt.text for prompt in prompts)
+        texts = tuple(_texts(prompts))
         tokens = self._tokenize(texts)
         slots = torch.full(tokens.ids.shape, -1, device="cpu")
         vectors_of_ids: dict[tuple[int, ...], list[int]] = {}
@@ -245,26 +248,27 @@ class SharedContext:
 
     def _further_prompts(self, prompts: Sequence[Prompt]) -> PromptSet | None:
         """Return the sentences of further templates, None if there is one template."""
-        texts = [text for prompt in prompts for text in prompt.further_texts]
+        texts: list[str] = []
+        for prompt in prompts:
+            texts += prompt.further_texts
         return fixed_prompts(self._tokenize(texts), texts) if texts else None
 
     def _find_template(
         self, prompts: Sequence[Prompt]
     ) -> list[tuple[list[int], list[int]]]:
         """Return positions and ids of the template's tokens in each prompt."""
-        variants = [_variants_by_part(prompts, index) for index in range(len(prompts))]
-        self._read_ids(prompt.text for prompt in prompts)
+        # All texts are tokenised together, because tokenizers are slow text by text.
+        self._read_ids(_texts(prompts))
+        variants = []
+        variant_texts = list(PROBE_WORDS)
+        for index in range(len(prompts)):
+            texts_by_part = _variants_by_part(prompts, index)
+            variants.append(texts_by_part)
+            for texts in texts_by_part.values():
+                variant_texts += texts
         # Other words may make a sentence too long that fits with its own name.
-        self._read_ids(PROBE_WORDS, skip_too_long=True)
-        self._read_ids(
-            (
-                text
-                for texts_by_part in variants
-                for texts in texts_by_part.values()
-                for text in texts
-            ),
-            skip_too_long=True,
-        )
+        self._read_ids(variant_texts, skip_too_long=True)
+
         template_tokens = []
         for prompt, texts_by_part in zip(prompts, variants, strict=True):
             ids = self._ids_of_text[prompt.text]
@@ -301,19 +305,21 @@ class SharedContext:
 
     def _read_ids(self, texts: Iterable[str], skip_too_long: bool = False) -> None:
         """Tokenise texts that are new, at once if none is too long."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._ids_of_text]
-        if not new:
+        unread = sorted(set(texts).difference(self._ids_of_text))
+        if not unread:
             return
         try:
-            tokens = self._tokenize(new)
-            for row, text in enumerate(new):
-                self._ids_of_text[text] = tokens.row(row)
+            tokens = self._tokenize(unread)
         except PromptError:
             if not skip_too_long:
                 raise
-            if len(new) > 1:
-                for text in new:
+            # Only the error of a single text shows which one is too long.
+            if len(unread) > 1:
+                for text in unread:
                     self._read_ids([text], skip_too_long)
+            return
+        for row, text in enumerate(unread):
+            self._ids_of_text[text] = tokens.row(row)
 
 
 class WholeSentences(SharedContext):
@@ -333,9 +339,13 @@ class WholeSentences(SharedContext):
 
     def locate(self, prompts: Sequence[Prompt]) -> PromptSet:
         """Look up prompts."""
-        texts = [prompt.text for prompt in prompts]
+        texts = _texts(prompts)
         located = fixed_prompts(self._tokenize(texts), texts)
         return replace(located, further=self._further_prompts(prompts))
+
+
+def _texts(prompts: Sequence[Prompt]) -> list[str]:
+    return [prompt.text for prompt in prompts]
 
 
 def _variants_by_part(prompts: Sequence[Prompt], index: int) -> dict[int, list[str]]:
@@ -347,13 +357,15 @@ def _variants_by_part(prompts: Sequence[Prompt], index: int) -> dict[int, list[s
     neighbours = (prompts[index - 1], prompts[(index + 1) % len(prompts)])
     variants: dict[int, list[str]] = {}
     for i, part in enumerate(prompt.parts):
-        if part.slot is not None:
-            names = [neighbour.parts[i].text for neighbour in neighbours]
-            variants[i] = [
-                prompt.with_name(i, words)
-                for words in (*PROBE_WORDS, *names)
-                if words != part.text
-            ]
+        if part.slot is None:
+            continue
+        variants[i] = []
+        for words in (
+            *PROBE_WORDS,
+            *(neighbour.parts[i].text for neighbour in neighbours),
+        ):
+            if words != part.text:
+                variants[i].append(prompt.with_name(i, words))
     return variants
 
 
@@ -361,10 +373,12 @@ def _changed_span(ids: list[int], variants: list[list[int]]) -> range:
     """Return the positions in `ids` outside which all variants agree with it."""
     sequences = [ids, *variants]
     backwards = [sequence[::-1] for sequence in sequences]
-    return range(_common_length(sequences), len(ids) - _common_length(backwards))
+    return range(
+        _common_prefix_length(sequences), len(ids) - _common_prefix_length(backwards)
+    )
 
 
-def _common_length(sequences: list[list[int]]) -> int:
+def _common_prefix_length(sequences: list[list[int]]) -> int:
     """Return the length of the beginning that all sequences have in common."""
     columns = zip(*sequences, strict=False)
     return len(list(takewhile(lambda column: len(set(column)) == 1, columns)))
@@ -378,7 +392,8 @@ def find_context(
 ) -> SharedContext:
     """Return the context that all prompts of a task share."""
     prompt_groups = [templates._target_prompts(targets)]
-    prompt_groups += [templates._sensitive_prompts(v) for v in sensitive.values()]
+    for values in sensitive.values():
+        prompt_groups.append(templates._sensitive_prompts(values))
     if templates.joint is not None:
         # A joint sentence of its own may have other words than both. Two targets and two values
         # show where they are: of all pairs there may be thousands.

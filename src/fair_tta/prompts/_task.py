@@ -15,13 +15,9 @@ from torch import Tensor
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import least_precise_dtype, rounding_floor, unit_features
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import (
-    WeightChangeDetector,
-    check_weights_finite,
-    computed_once,
-    eval_mode_no_grad,
-)
+from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import TextTable
+from fair_tta.models._weights import WeightChangeDetector, check_weights_finite
 from fair_tta.prompts._context import (
     PromptSet,
     SharedContext,
@@ -103,26 +99,30 @@ class Task:
         shared: SharedContext | None = None,
         cache: Cache | None = None,
     ) -> None:
-        sensitive = {attribute: dict(names) for attribute, names in sensitive.items()}
+        # A model with features of whole sentences only has no context that could be tuned.
         if shared is None and isinstance(getattr(backend, "text", backend), TextTable):
             shared = WholeSentences(backend.tokenize)
         elif shared is None:
             shared = find_context(backend.tokenize, templates, targets, sensitive)
+        target_prompts = shared.locate_named(
+            "targets", targets, templates._target_prompts
+        )
+        attributes = {}
+        sensitive_prompts = {}
+        for attribute, names in sensitive.items():
+            attributes[attribute] = dict(names)
+            sensitive_prompts[attribute] = shared.locate_named(
+                "sensitive", names, templates._sensitive_prompts
+            )
+        # The dataclass is frozen, so its fields are set here and never again.
         vars(self).update(
             backend=backend,
             cache=Cache() if cache is None else cache,
             targets=dict(targets),
-            sensitive=sensitive,
+            sensitive=attributes,
             templates=templates,
-            target_prompts=shared.locate_named(
-                "targets", targets, templates._target_prompts
-            ),
-            sensitive_prompts={
-                attribute: shared.locate_named(
-                    "sensitive", names, templates._sensitive_prompts
-                )
-                for attribute, names in sensitive.items()
-            },
+            target_prompts=target_prompts,
+            sensitive_prompts=sensitive_prompts,
             _scale=scale,
             _shared=shared,
             _owner=object(),
@@ -139,7 +139,8 @@ class Task:
         """
         if least_precise_dtype(self._text_dtype, dtype) == self._text_dtype:
             return self
-        _ = self.sensitive_features  # so that the copy has them too
+        # Computed before the copy is made, so that the copy has them too.
+        _ = self.sensitive_features
         coarser_task = copy.copy(self)
         vars(coarser_task).update(_image_dtype=dtype)
         kept: Task = vars(self).setdefault(f"seen in {dtype}", coarser_task)
@@ -192,10 +193,10 @@ class Task:
     @computed_once
     def sensitive_features(self) -> dict[str, Tensor]:
         """Unit features of the sensitive prompts, ``{attribute: [values, dim]}``."""
-        return {
-            attribute: self.own_features(prompts)
-            for attribute, prompts in self.sensitive_prompts.items()
-        }
+        features = {}
+        for attribute, prompts in self.sensitive_prompts.items():
+            features[attribute] = self.own_features(prompts)
+        return features
 
     def joint_prompts(self, attribute: str) -> PromptSet:
         """Return prompts of all pairs of target and attribute value, target by target."""
@@ -230,9 +231,10 @@ class Task:
     @computed_once
     def _product(self) -> Task:
         phrase_of_label = {}
-        for values in product(*(v.items() for v in self.sensitive.values())):
-            label = " x ".join(label for label, _ in values)
-            phrase_of_label[label] = " ".join(phrase for _, phrase in values)
+        names_of_attributes = [names.items() for names in self.sensitive.values()]
+        for combination in product(*names_of_attributes):
+            labels, phrases = zip(*combination, strict=True)
+            phrase_of_label[" x ".join(labels)] = " ".join(phrases)
         return self._with_sensitive({" x ".join(self.sensitive): phrase_of_label})
 
     def remember(
@@ -243,9 +245,8 @@ class Task:
         The key identifies the value and any images that it depends on; `size` counts its bytes,
         by default those of its tensors.
         """
-        n_clearings = (
-            self.cache.times_cleared
-        )  # a value begun before a clearing is not kept
+        # A value that was begun before a clearing may be outdated, and is not kept.
+        n_clearings = self.cache.times_cleared
         value = self.cache._find(self._owner, key)
         if value is None:
             value = make()

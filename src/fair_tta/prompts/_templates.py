@@ -76,9 +76,8 @@ def parse_sentence(
     _check_unicode(argument, f"`{argument}` should be text", sentence)
     parts: list[SentencePart] = []
     for index, text in enumerate(_SLOT.split(sentence)):
-        is_slot = (
-            index % 2 == 1
-        )  # `split` alternates between the text around and the slots
+        # `split` alternates between the text around and the slots.
+        is_slot = index % 2 == 1
         if is_slot and text not in _SLOT_NAMES:
             raise PromptError(
                 f"`{argument}` has the unknown slot {text!r}; the slots are {SLOTS}.",
@@ -86,19 +85,20 @@ def parse_sentence(
             )
         if text:
             parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
-    words = "".join(part.text for part in parts if part.slot is None)
-    if "{" in words or "}" in words:
-        raise PromptError(
-            f"`{argument}` has an unmatched brace (got {sentence!r}).",
-            argument=argument,
-        )
-    slots = {part.slot for part in parts if part.slot is not None}
+    slots = set()
+    for part in parts:
+        if part.slot is not None:
+            slots.add(part.slot)
+        elif "{" in part.text or "}" in part.text:
+            raise PromptError(
+                f"`{argument}` has an unmatched brace (got {sentence!r}).",
+                argument=argument,
+            )
     if required is not None and slots != required:
-        slot_names = " and ".join(
-            f"`{{{slot}}}`" for slot in sorted(required, reverse=True)
-        )
+        # "target" before "sensitive".
+        names = [f"`{{{slot}}}`" for slot in sorted(required, reverse=True)]
         raise PromptError(
-            f"`{argument}` should have {slot_names} and no other slot (got {sentence!r}).",
+            f"`{argument}` should have {' and '.join(names)} and no other slot (got {sentence!r}).",
             argument=argument,
         )
     return tuple(parts)
@@ -221,11 +221,11 @@ class Templates:
         return (self, *self._further)
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{name}: {text}"
-            for name, text in self.sentences.items()
-            if text is not None
-        )
+        lines = []
+        for name, text in self.sentences.items():
+            if text is not None:
+                lines.append(f"{name}: {text}")
+        return "\n".join(lines)
 
     def _fill(self, name: str, phrases: Mapping[str, str], missing: str = "") -> Prompt:
         """Return one prompt of all templates.
@@ -242,8 +242,8 @@ class Templates:
                     which = f" (in {sentence_text(templates.target)!r})"
                 raise PromptError(missing.format(which), argument="template")
             prompts.append(fill_slots(sentence, phrases))
-        further_texts = tuple(prompt.text for prompt in prompts[1:])
-        return Prompt(prompts[0].parts, further_texts)
+        first, *further = prompts
+        return Prompt(first.parts, tuple(prompt.text for prompt in further))
 
     def _target_prompts(self, targets: Mapping[str, str]) -> list[Prompt]:
         """Return one prompt for each target."""
@@ -256,9 +256,10 @@ class Templates:
             "`{{sensitive}}` where they belong, or pass "
             "`template=Templates(target=..., sensitive=...)`."
         )
-        return [
-            self._fill(SENSITIVE, {SENSITIVE: name}, missing) for name in names.values()
-        ]
+        prompts = []
+        for phrase in names.values():
+            prompts.append(self._fill(SENSITIVE, {SENSITIVE: phrase}, missing))
+        return prompts
 
     def _joint_prompts(
         self, targets: Mapping[str, str], names: Mapping[str, str]
@@ -268,10 +269,11 @@ class Templates:
             "joint prompts are needed, but `template` does not define them{}: use one "
             "sentence with both slots, or `Templates(target=..., sensitive=..., joint=...)`."
         )
-        pairs = product(targets.values(), names.values())
-        return [
-            self._fill(_JOINT, {TARGET: y, SENSITIVE: s}, missing) for y, s in pairs
-        ]
+        prompts = []
+        for target, sensitive in product(targets.values(), names.values()):
+            phrases = {TARGET: target, SENSITIVE: sensitive}
+            prompts.append(self._fill(_JOINT, phrases, missing))
+        return prompts
 
 
 def default_template(with_sensitive: bool) -> Templates:
@@ -335,24 +337,26 @@ def parse_names(argument: str, names: ClassNames) -> dict[str, str]:
                 argument=argument,
             )
         _check_unicode(argument, f"`{argument}` should hold text", text)
+    labels = [label for label, _ in pairs]
     if len(pairs) < 2:
-        labels = [label for label, _ in pairs]
         raise PromptError(
             f"`{argument}` should name at least two values (got {labels}).",
             argument=argument,
         )
-    for noun, texts in zip(
-        ("labels", "phrases"), zip(*pairs, strict=True), strict=True
-    ):
-        counts = Counter(text.strip() for text in texts)
-        repeated = sorted(text for text, count in counts.items() if count > 1)
-        if repeated:
-            raise PromptError(
-                f"`{argument}` should have distinct {noun} (got {repeated} more than once).",
-                argument=argument,
-            )
+    _check_distinct(argument, "labels", labels)
+    _check_distinct(argument, "phrases", [phrase for _, phrase in pairs])
     # Plain strings, because those of NumPy and enums cannot be written to files.
     return {str.__str__(label): str.__str__(phrase).strip() for label, phrase in pairs}
+
+
+def _check_distinct(argument: str, noun: str, texts: list[str]) -> None:
+    counts = Counter(text.strip() for text in texts)
+    repeated = sorted(text for text, count in counts.items() if count > 1)
+    if repeated:
+        raise PromptError(
+            f"`{argument}` should have distinct {noun} (got {repeated} more than once).",
+            argument=argument,
+        )
 
 
 def parse_sensitive(
@@ -378,10 +382,10 @@ def parse_sensitive(
         _check_unicode(
             "sensitive", "the attributes of `sensitive` should be", attribute
         )
-    return {
-        str.__str__(attribute): parse_names(f"sensitive[{attribute!r}]", names)
-        for attribute, names in sensitive.items()
-    }
+    parsed = {}
+    for attribute, names in sensitive.items():
+        parsed[str.__str__(attribute)] = parse_names(f"sensitive[{attribute!r}]", names)
+    return parsed
 
 
 def _check_unicode(argument: str, expectation: str, text: str) -> None:

@@ -312,7 +312,7 @@ def test_usage(place: Path) -> None:
         ),
         (
             ["predict", *stored(place), *NAMED, "--views", "8"],
-            "stored features have a single view",
+            "it has no effect with --features, which has one view",
         ),
         (
             ["predict", *stored(place), *NAMED, "--adapter", "tpt"],

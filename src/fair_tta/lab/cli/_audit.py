@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fair_tta.lab.cli._console import errors_as_exit_codes, parse_option
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import (
     RESUME_HINT,
     check_methods,
@@ -68,13 +68,7 @@ def audit_command(
     are listed and do not stop the run; the exit code is then 4, or 5 if a --fail-if threshold is
     exceeded.
     """
-    reject_unused_options(
-        context,
-        thresholds.unused(),
-        label_file.unused(),
-        encoder.unused(images is not None),
-        reference_set.unused(),
-    )
+    encoder.require_one_source(images)
     n_finished = 0
 
     def stopped() -> str:
@@ -102,12 +96,10 @@ def audit_command(
             reference_set.reference,
             has_labels=True,
         )
+        fail_on = thresholds.fail_on or "zero-shot"
+        fail_if = thresholds.fail_if
         parse_option(
-            "--fail-if / --fail-on",
-            read_thresholds,
-            thresholds.fail_if,
-            thresholds.fail_on,
-            methods,
+            "--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods
         )
         harmful_sets = parse_option("--harmful", parse_harmful_sets, harmful)
         targets = dict(parsed.targets)
@@ -116,7 +108,6 @@ def audit_command(
                 targets.setdefault(name, phrase)
 
         classifier = make_classifier(
-            context,
             replace(parsed, targets=targets),
             encoder,
             seed=encoder.seed,
@@ -142,9 +133,9 @@ def audit_command(
                 embed_images=run.embed_images,
                 reference=reference_set.reference,
                 reference_is_data=reference_set.reference_is_data,
-                fail_if=thresholds.fail_if,
-                fail_on=thresholds.fail_on,
-                notes=run_notes(context, encoder),
+                fail_if=fail_if,
+                fail_on=fail_on,
+                notes=run_notes(encoder),
                 progress=count,
                 fitting=bars("reference images"),
             )

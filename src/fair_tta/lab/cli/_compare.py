@@ -17,7 +17,6 @@ from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._labels import log_path_column, print_and_exit
 from fair_tta.lab.cli._names import parse_renames, parse_target_texts
 from fair_tta.lab.cli._options import (
-    LAST_FILE,
     FileColumnOptions,
     FileThresholdOptions,
 )
@@ -101,7 +100,7 @@ def compare_command(
             names = [f"{file}: {column}" for file, column in sources]
 
         # Options are read before the files, which may be large
-        fail_on = names[-1] if thresholds.fail_on == LAST_FILE else thresholds.fail_on
+        fail_on = names[-1] if thresholds.fail_on is None else thresholds.fail_on
         limits = parse_option(
             "--fail-if / --fail-on", read_thresholds, thresholds.fail_if, fail_on, names
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from typing import Any, get_type_hints
@@ -51,23 +51,16 @@ def _default(option: Field[Any]) -> Any:
     return inspect.Parameter.empty if option.default is MISSING else option.default
 
 
-def is_on_command_line(context: typer.Context, parameter: str) -> bool:
-    """Return True if an option was given, and False if it has its default."""
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def reject_unused_options(context: typer.Context, *reasons: Mapping[str, str]) -> None:
+def reject_options(circumstance: str, **options: object) -> None:
     """Raise a usage error if an option was given that has no effect.
 
     Args:
-        context: the call of the command.
-        reasons: why options have no effect, by the names of their parameters.
+        circumstance: when they have no effect, such as ``"without --out"``.
+        options: their values, which are None or False if they were not given.
     """
-    all_reasons: dict[str, str] = {}
-    for group in reasons:
-        all_reasons.update(group)
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name in all_reasons and is_on_command_line(context, name):
-            raise typer.BadParameter(all_reasons[name], param_hint=parameter.opts[0])
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise typer.BadParameter(
+                f"it has no effect {circumstance}.",
+                param_hint="--" + name.replace("_", "-"),
+            )

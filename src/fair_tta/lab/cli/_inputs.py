@@ -1,4 +1,4 @@
-"""From options to images, methods and a classifier."""
+"""Images, methods and a classifier from options."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 
 from fair_tta._io import UnlistedFolder, find_image_files
 from fair_tta.lab.cli._console import log, parse_option
-from fair_tta.lab.cli._expand import is_on_command_line
 from fair_tta.lab.cli._options import (
+    DEFAULT_VIEWS,
     EncoderOptions,
     ImageOptions,
     ParsedPrompts,
@@ -164,10 +164,10 @@ def log_fitted(fitted: FittedAdapters) -> None:
         log(sentence)
 
 
-def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
+def run_notes(encoder: EncoderOptions) -> list[str]:
     """Return notes on a default model and on stored features, for the report."""
     notes = []
-    if not is_on_command_line(context, "model") and encoder.text_features is None:
+    if encoder.model is None and encoder.text_features is None:
         notes.append(MINIATURE_NOTE)
     if encoder.features is not None:
         notes.append(
@@ -178,13 +178,12 @@ def run_notes(context: typer.Context, encoder: EncoderOptions) -> list[str]:
 
 
 def make_classifier(
-    context: typer.Context,
     prompts: ParsedPrompts,
     encoder: EncoderOptions,
     *,
     adapter: Adapter | None = None,
     seed: int = 0,
-    views: int = 1,
+    views: int | None = 1,
 ) -> FairTPTClassifier:
     """Return the classifier that options describe; zero-shot until its method is fitted."""
     from transformers.utils import logging
@@ -205,7 +204,7 @@ def make_classifier(
 
     # The text side is a model, or a table of prompts and their features
     stored = encoder.stored
-    model: str | TextTable = encoder.model
+    model: str | TextTable = encoder.model_name
     scale = None
     if encoder.text_features is not None:
         table, scale_of_file = read_text_features(encoder.text_features)
@@ -215,7 +214,9 @@ def make_classifier(
         model = TextTable(table, scale)
 
     batch_size = encoder.batch_size
+    n_views = views or DEFAULT_VIEWS
     if stored is not None:
+        n_views = 1
         batch_size = max(batch_size, _STORED_BATCH_SIZE)
     sensitive = {name: dict(phrases) for name, phrases in prompts.sensitive.items()}
     classifier = FairTPTClassifier(
@@ -224,14 +225,14 @@ def make_classifier(
         sensitive or None,
         prompts.templates,
         adapter=adapter if adapter is not None and adapter.is_fitted else ZeroShot(),
-        views=AugMix(views if stored is None else 1),
+        views=AugMix(n_views),
         seed=seed,
         batch_size=batch_size,
         scale=scale,
         device=encoder.device,
         dtype=encoder.dtype,
     )
-    if MINIATURE_NOTE in run_notes(context, encoder):
+    if MINIATURE_NOTE in run_notes(encoder):
         log(MINIATURE_NOTE)
 
     # Features of another model are noticed before any work is done: `_unit` raises if they

@@ -13,6 +13,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
+from fair_tta.lab.cli._expand import reject_options
 from fair_tta.lab.cli._names import (
     column_names,
     parse_column_attributes,
@@ -50,10 +51,13 @@ def labels_from_options(
     from fair_tta.datasets._folder_labels import write_labels_of_folders
     from fair_tta.datasets._labels import Labels
 
+    if encoder.features is None:
+        reject_options("without --features", by_position=labels.by_position)
+
     # Labels are those of a file, or the names of folders
     stored = encoder.stored
     source = images if stored is None else stored.path
-    assert source is not None  # there are images or features: `EncoderOptions.unused`
+    assert source is not None  # there are images or features: `require_one_source`
     columns = tuple(labels.sensitive_column)
     renames = parse_option("--rename", parse_renames, labels.rename)
     left_out: tuple[Problem, ...] = ()
@@ -94,7 +98,7 @@ def labels_from_options(
         column: named.get(column) or column_names(values, column) for column in columns
     }
     return values, ParsedPrompts(
-        targets, sensitive, prompts.read_templates(bool(sensitive))
+        targets, sensitive, prompts.parse_templates(bool(sensitive))
     )
 
 
@@ -116,12 +120,12 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
     for attribute, names in task.sensitive.items():
         prompt_sets[attribute] = templates._sensitive_prompts(names)
     for name, prompts in prompt_sets.items():
-        shown = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
+        listing = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
         if len(prompts) > _SHOWN_PROMPTS:
-            shown += ", ..."
+            listing += ", ..."
         if templates._further:
-            shown += f", and those of {len(templates._further)} more templates"
-        log(f"Prompts, {name}: {shown}")
+            listing += f", and those of {len(templates._further)} more templates"
+        log(f"Prompts, {name}: {listing}")
 
     # A phrase that describes nothing visible is used all the same
     options = {"--targets '": task.targets}

@@ -7,9 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-LIST_METHODS = "help"
-"""Written instead of a method to list all methods."""
-
 _SYNTAX = (
     "Settings follow a colon: fair-tpt:lam=10,rate.beta=0.05. A plus sign chains two methods: "
     "fair-tpt+orthcali:lam=0. A method that needs a reference takes it from --reference DIR, or "
@@ -45,7 +42,7 @@ def complete_adapters(incomplete: str) -> list[str]:
 
 def _list_on_request(methods: str | list[str] | None) -> str | list[str] | None:
     """Print all methods and exit if the option is ``help``."""
-    if methods in (LIST_METHODS, [LIST_METHODS]):
+    if methods in ("help", ["help"]):
         print_methods()
         raise typer.Exit
     return methods

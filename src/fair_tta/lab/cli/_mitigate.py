@@ -11,7 +11,7 @@ import typer
 
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.cli._console import EXIT_LEFT_OUT, errors_as_exit_codes
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import RESUME_HINT, make_classifier, run_notes
 from fair_tta.lab.cli._labels import labels_from_options, log_prompts
 from fair_tta.lab.cli._options import (
@@ -75,9 +75,7 @@ def mitigate_command(
             "it is required: gaps are measured between the values of this column.",
             param_hint="--sensitive-column",
         )
-    reject_unused_options(
-        context, label_file.unused(), encoder.unused(images is not None)
-    )
+    encoder.require_one_source(images)
 
     with errors_as_exit_codes(
         context, lambda: f"Stopped. {RESUME_HINT}", labels_csv="--labels"
@@ -98,7 +96,7 @@ def mitigate_command(
             raise FairTTAError(
                 f"{str(file)!r} was not written by fair-tta: choose another folder (--out)."
             )
-        classifier = make_classifier(context, parsed, encoder, seed=encoder.seed)
+        classifier = make_classifier(parsed, encoder, seed=encoder.seed)
         log_prompts(classifier)
         code = _code_to_use(file, encoder, classifier)
 
@@ -118,7 +116,7 @@ def mitigate_command(
                 model=encoder.loadable_model,
                 restart=run.restart,
                 embed_images=run.embed_images,
-                notes=run_notes(context, encoder),
+                notes=run_notes(encoder),
                 conclude=conclude,
                 progress=bars("rows"),
                 fitting=bars("images to fit on"),
@@ -157,7 +155,7 @@ def _code_to_use(
     if encoder.text_features is None:
         return (
             "from fair_tta import FairTPTClassifier\n"
-            f"clf = FairTPTClassifier({encoder.model!r}, {prompts}, adapter={str(file)!r})"
+            f"clf = FairTPTClassifier({encoder.model_name!r}, {prompts}, adapter={str(file)!r})"
         )
     path = os.path.abspath(encoder.text_features)
     return (

@@ -1,8 +1,8 @@
 """Options that several commands share, each declared once.
 
 A command takes a group of options as one parameter, whose type is a dataclass of this module;
-`with_shared_options` declares an option for each field. An `unused` method returns the options
-that have no effect, with the reasons, for `reject_unused_options`.
+`with_shared_options` declares an option for each field. An option that has no effect without
+another one is None or False by default, so that it can be refused if it was given.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import typer
 from fair_tta._io import printable
 from fair_tta.errors import PromptError
 from fair_tta.lab.cli._console import log, parse_option
+from fair_tta.lab.cli._expand import reject_options
 from fair_tta.lab.cli._names import parse_sensitive_texts, parse_target_texts
 from fair_tta.prompts._templates import Templates, parse_template
 
@@ -33,6 +34,11 @@ class ParsedPrompts:
     sensitive: Mapping[str, Mapping[str, str]]
     templates: Templates
 
+
+MINIATURE = "miniature"
+"""The default of --model."""
+
+DEFAULT_VIEWS = 64  # as in the paper
 
 TargetNames = Annotated[
     list[str],
@@ -68,15 +74,15 @@ class PromptOptions:
         ),
     ] = None
 
-    def read(self) -> ParsedPrompts:
+    def parse(self) -> ParsedPrompts:
         """Parse all options, or raise a usage error."""
         targets = parse_option("--targets", parse_target_texts, self.targets)
         sensitive = parse_option(
             "--sensitive", parse_sensitive_texts, self.sensitive, "sensitive"
         )
-        return ParsedPrompts(targets, sensitive, self.read_templates(bool(sensitive)))
+        return ParsedPrompts(targets, sensitive, self.parse_templates(bool(sensitive)))
 
-    def read_templates(self, has_sensitive: bool) -> Templates:
+    def parse_templates(self, has_sensitive: bool) -> Templates:
         """Parse the sentences, or raise a usage error."""
         texts = self.template or []
         return parse_option("--template", _parse_templates, texts, has_sensitive)
@@ -124,13 +130,14 @@ class ModelOptions:
     """Options for the model and its device."""
 
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="MODEL",
             help="'miniature' (embedded, offline), a folder or hub id of a transformers model, or "
             "'open_clip:NAME/TAG'.",
+            show_default=MINIATURE,
         ),
-    ] = "miniature"
+    ] = None
     device: Annotated[
         str | None,
         typer.Option(
@@ -147,6 +154,11 @@ class ModelOptions:
             show_default="as in the file of the weights",
         ),
     ] = None
+
+    @property
+    def model_name(self) -> str:
+        """The model that was named, or the embedded one."""
+        return MINIATURE if self.model is None else self.model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,10 +196,30 @@ class EncoderOptions(ModelOptions):
         ),
     ] = None
 
+    def __post_init__(self) -> None:
+        if self.text_features is None:
+            reject_options("without --text-features", scale=self.scale)
+        else:
+            reject_options(
+                "with --text-features",
+                model=self.model,
+                device=self.device,
+                dtype=self.dtype,
+            )
+        if self.features is None:
+            reject_options("without --features", text_features=self.text_features)
+
+    def require_one_source(self, images: object) -> None:
+        """Raise a usage error unless there are either images or stored features."""
+        if bool(images) == (self.features is not None):
+            raise typer.BadParameter(
+                "name either images or --features FILE.", param_hint="--features"
+            )
+
     @property
     def loadable_model(self) -> str | None:
         """The model as other processes load it; None with --text-features."""
-        return None if self.text_features else self.model
+        return None if self.text_features else self.model_name
 
     @cached_property
     def stored(self) -> FeatureFile | None:
@@ -213,30 +245,6 @@ class EncoderOptions(ModelOptions):
             )
         return stored
 
-    def unused(self, has_images: bool) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons.
-
-        Raises:
-            typer.BadParameter: there are both images and stored features, or neither.
-        """
-        has_features = self.features is not None
-        if has_images == has_features:
-            raise typer.BadParameter(
-                "name either images or --features FILE.", param_hint="--features"
-            )
-        reasons = {}
-        if has_features:
-            reasons["views"] = "stored features have a single view."
-        else:
-            for name in ("id_column", "by_position", "text_features"):
-                reasons[name] = "it has no effect without --features."
-        if self.text_features is None:
-            reasons["scale"] = "it has no effect without --text-features."
-        else:
-            for name in ("model", "device", "dtype"):
-                reasons[name] = "it has no effect with --text-features."
-        return reasons
-
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEncoderOptions(EncoderOptions):
@@ -254,6 +262,11 @@ class ImageEncoderOptions(EncoderOptions):
         int, typer.Option(metavar="N", help="Seed of all random choices.")
     ] = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features is None:
+            reject_options("without --features", id_column=self.id_column)
+
     @cached_property
     def stored(self) -> FeatureFile | None:
         """The stored features, read once."""
@@ -261,11 +274,12 @@ class ImageEncoderOptions(EncoderOptions):
 
 
 ViewCount = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=1,
         metavar="N",
         help="Views of each image, including the image itself.",
+        show_default=str(DEFAULT_VIEWS),
     ),
 ]
 
@@ -274,7 +288,12 @@ ViewCount = Annotated[
 class ViewEncoderOptions(ImageEncoderOptions):
     """Options for the features of images and of their views."""
 
-    views: ViewCount = 64
+    views: ViewCount = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features is not None:
+            reject_options("with --features, which has one view", views=self.views)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,11 +341,9 @@ class ImageOptions(SampleOptions):
         """True if paths are read from stdin."""
         return "-" in self.images
 
-    def unused(self) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        if self.has_stdin:
-            return {}
-        return {"null": "it has no effect unless IMAGE is -, for paths on stdin."}
+    def __post_init__(self) -> None:
+        if not self.has_stdin:
+            reject_options("unless IMAGE is -, for paths on stdin", null=self.null)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,11 +366,11 @@ class ReferenceOptions:
         ),
     ] = False
 
-    def unused(self) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        if self.reference is not None:
-            return {}
-        return {"reference_is_data": "it has no effect without --reference."}
+    def __post_init__(self) -> None:
+        if self.reference is None:
+            reject_options(
+                "without --reference", reference_is_data=self.reference_is_data
+            )
 
 
 ShowProgress = Annotated[
@@ -384,11 +401,10 @@ class RunOptions:
     ] = 1
     progress: ShowProgress = None
 
-    def unused(self, out: Path | None) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        if out is not None:
-            return {}
-        return {"restart": "it has no effect without --out."}
+    def require_out(self, out: Path | None) -> None:
+        """Raise a usage error if an option was given that has no effect without --out."""
+        if out is None:
+            reject_options("without --out", restart=self.restart)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,12 +419,11 @@ class ReportRunOptions(RunOptions):
         ),
     ] = False
 
-    def unused(self, out: Path | None) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        reasons = super().unused(out)
+    def require_out(self, out: Path | None) -> None:
+        """Raise a usage error if an option was given that has no effect without --out."""
+        super().require_out(out)
         if out is None:
-            reasons["embed_images"] = "it has no effect without --out."
-        return reasons
+            reject_options("without --out", embed_images=self.embed_images)
 
 
 def _label_file(default: str) -> Any:
@@ -492,12 +507,13 @@ class LabelOptions(ColumnOptions):
         ),
     ] = False
 
-    def unused(self) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        if self.labels is not None:
-            return {}
-        reason = "it has no effect without --labels: the folders are the labels."
-        return {"path_column": reason, "cluster_column": reason}
+    def __post_init__(self) -> None:
+        if self.labels is None:
+            reject_options(
+                "without --labels: the folders are the labels",
+                path_column=self.path_column,
+                cluster_column=self.cluster_column,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -507,9 +523,12 @@ class MitigationLabelOptions(LabelOptions):
     sensitive_column: SensitiveColumns = field(default_factory=list)
 
 
-FailOn = Annotated[
-    str, typer.Option(metavar="NAME", help="Method or file that --fail-if applies to.")
-]
+def _fail_on(default: str) -> Any:
+    return typer.Option(
+        metavar="NAME",
+        help="Method or file that --fail-if applies to.",
+        show_default=default,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -524,21 +543,15 @@ class ThresholdOptions:
             "5 if the whole interval of the metric lies beyond it. Can be repeated.",
         ),
     ] = field(default_factory=list)
-    fail_on: FailOn = "zero-shot"
+    fail_on: Annotated[str | None, _fail_on("zero-shot")] = None
 
-    def unused(self) -> dict[str, str]:
-        """Return the options that have no effect, with the reasons."""
-        return (
-            {} if self.fail_if else {"fail_on": "it has no effect without --fail-if."}
-        )
-
-
-LAST_FILE = "the last FILE"
-"""Default of --fail-on where files are compared."""
+    def __post_init__(self) -> None:
+        if not self.fail_if:
+            reject_options("without --fail-if", fail_on=self.fail_on)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileThresholdOptions(ThresholdOptions):
     """Options for thresholds that fail a comparison of files."""
 
-    fail_on: FailOn = LAST_FILE
+    fail_on: Annotated[str | None, _fail_on("the last FILE")] = None

@@ -15,10 +15,11 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
-from fair_tta.lab.cli._expand import reject_unused_options, with_shared_options
+from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import log_fitted, make_classifier
 from fair_tta.lab.cli._methods import FittedMethodOption
 from fair_tta.lab.cli._options import (
+    DEFAULT_VIEWS,
     EncoderOptions,
     ModelOptions,
     PromptOptions,
@@ -57,7 +58,7 @@ def app_command(
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
-    views: ViewCount = 64,
+    views: ViewCount = None,
 ) -> None:
     """Try, examine and audit a model in a browser, on this machine.
 
@@ -75,11 +76,11 @@ def app_command(
                 log("This link is public: anyone who has it can use the app.")
 
         serve(
-            model.model,
+            model.model_name,
             port=port,
             share=share,
             open_browser=open_browser,
-            views=views,
+            views=views or DEFAULT_VIEWS,
             device=model.device,
             dtype=model.dtype,
             ready=ready,
@@ -201,7 +202,7 @@ def fit_command(
     Use the file as --adapter 'METHOD:reference=FILE', with the same model and the same names. An
     image that cannot be read is listed and does not stop the others; the exit code is then 4.
     """
-    reject_unused_options(context, encoder.unused(images is not None))
+    encoder.require_one_source(images)
     with errors_as_exit_codes(context, reference="--images"):
         from fair_tta.lab._terminal import progress_bars
         from fair_tta.lab.runs._reference import check_fittable, fit_on_folder
@@ -220,9 +221,9 @@ def fit_command(
         methods = {adapter: method}
         parse_option("--adapter", check_fittable, methods)
 
-        classifier = make_classifier(context, prompts.read(), encoder, adapter=method)
+        classifier = make_classifier(prompts.parse(), encoder, adapter=method)
         reference = images if encoder.stored is None else encoder.stored
-        assert reference is not None  # `encoder.unused` requires one of them
+        assert reference is not None  # `require_one_source` has seen to that
         with progress_bars(progress) as bars:
             fitted = fit_on_folder(
                 classifier, methods, reference, progress=bars("images")

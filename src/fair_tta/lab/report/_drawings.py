@@ -153,6 +153,7 @@ def tradeoff_charts(sweep: Sweep, reference: RunFigures) -> list[tuple[str, str]
     runs = {f"{sweep.setting} = {value:g}": run for value, run in sweep.runs.items()}
     if reference.name not in {run.name for run in runs.values()}:
         runs = {reference.name: reference} | runs
+    # Runs keep the order of the setting, below the reference
     charts = []
     for metric in TRADED:
         dots = [Dot(name, run.metrics.by_name()[metric]) for name, run in runs.items()]

@@ -75,6 +75,7 @@ def ci_label(document: AuditDocument) -> str:
 
 def evidence_sentence(row: MethodRow) -> str:
     """Return which figures show that a method helps, and what the others show."""
+    # Gaps improve where they fall: 1 is better, 0 not shown, -1 worse
     improvements = {
         "typical gap": -row.judgement.typical_gap,
         "worst group": row.judgement.worst_group,
@@ -87,8 +88,8 @@ def evidence_sentence(row: MethodRow) -> str:
         return ""
     verb = "Seen" if row.judgement.small_groups else "Shown"
     articles = {"typical gap": "the typical gap", "worst group": "the worst group"}
-    shown = [articles.get(name, name) for name in names[1]]
-    sentence = f"{verb} on {joined_names(shown)}"
+    better = [articles.get(name, name) for name in names[1]]
+    sentence = f"{verb} on {joined_names(better)}"
     if names[0]:
         sentence += f"; {joined_names(names[0])}: cannot tell"
     if names[-1]:
@@ -104,6 +105,7 @@ def side_effects(row: MethodRow) -> str:
         "balanced accuracy": adjusted.balanced_accuracy,
         row.accuracy_verdict or "accuracy": adjusted.accuracy,
     }
+    # The verdict stands in the place of the name where a change is shown
     parts = []
     for name, change in changes.items():
         if not change.is_withheld:

@@ -28,6 +28,7 @@ def sweeps(document: AuditDocument) -> list[Sweep]:
     # Runs of one method that share all other settings, by the setting that is left out
     series: dict[tuple[str, str, str], dict[float, RunFigures]] = {}
     for run in document.runs:
+        # A run with a provenance of its own differs in more than its settings
         if run.adapter is None or run.provenance is not None:
             continue
         settings = dict(_nested_items(run.adapter.settings))
@@ -39,11 +40,11 @@ def sweeps(document: AuditDocument) -> list[Sweep]:
                 shared = json.dumps(other_settings, sort_keys=True)
                 runs = series.setdefault((run.adapter.name, name, shared), {})
                 runs.setdefault(float(value), run)
-    found = []
+    all_sweeps = []
     for (method, setting, _), runs in series.items():
         if len(runs) > 1:
-            found.append(Sweep(method, setting, dict(sorted(runs.items()))))
-    return sorted(found, key=lambda sweep: -len(sweep.runs))
+            all_sweeps.append(Sweep(method, setting, dict(sorted(runs.items()))))
+    return sorted(all_sweeps, key=lambda sweep: -len(sweep.runs))
 
 
 def flat_settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._measure import audit
+from fair_tta.auditing._measure import audit_table
 from fair_tta.auditing._run import HarmSets
 from fair_tta.datasets._records import Record
 from fair_tta.errors import SmallGroupWarning
@@ -36,23 +36,17 @@ def audit_rows(
     interval: Bootstrap = DEFAULT,
 ) -> Audit:
     """Return the figures of one method, see `audit`."""
-    values_of = {attribute: list(values[attribute]) for attribute in table.sensitive}
+    answers = table.build(list(targets), values)
     with warnings.catch_warnings():
         # `Audit.warnings` names small groups, and reports print it.
         warnings.simplefilter("ignore", SmallGroupWarning)
-        return audit(
-            table.truth,
-            table.labels,
-            table.sensitive,
+        return audit_table(
+            answers,
             name=name,
-            targets=list(targets),
-            values=values_of,
-            scores=table.scores(),
+            adapter=adapter,
             seconds=table.seconds,
             harmful=harmful,
-            clusters=table.clusters or None,
             digests=table.digests,
-            interval=interval,
-            adapter=adapter,
+            bootstrap=interval,
             provenance=provenance,
         )

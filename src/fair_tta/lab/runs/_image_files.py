@@ -67,7 +67,7 @@ def file_signature(image: ImageSource) -> str:
     """Return a text that identifies one version of a file without reading it.
 
     It is made of path, inode, size and the times of writing and of change; the last cannot be set
-    back. Empty for a file that does not exist, and for what is no file.
+    back. Empty if there is no such file.
     """
     if not isinstance(image.source, str):
         return ""

@@ -175,8 +175,8 @@ def _find_weight_names(backend: Any, every_weight: bool) -> tuple[str, ...]:
             if gradient is not None:
                 names.append(name)
     if not names:
-        wanted = "weights" if every_weight else "weights of norm layers"
-        raise TowerError(f"its features depend on no {wanted}")
+        tuned = "weights" if every_weight else "weights of norm layers"
+        raise TowerError(f"its features depend on no {tuned}")
     return tuple(names)
 
 
@@ -316,7 +316,7 @@ def _join_flags(flags_of_images: Sequence[Mapping[str, Tensor]]) -> dict[str, Te
     for flags in flags_of_images:
         for sentence, flag in flags.items():
             if sentence not in joined:
-                missing = torch.zeros_like(flag)
-                of_images = [other.get(sentence, missing) for other in flags_of_images]
-                joined[sentence] = torch.cat(of_images)
+                absent = torch.zeros_like(flag)
+                parts = [image.get(sentence, absent) for image in flags_of_images]
+                joined[sentence] = torch.cat(parts)
     return joined
