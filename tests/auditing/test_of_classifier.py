@@ -65,7 +65,7 @@ def test_clf_audit_measures_its_predictions(clf: FairTPTClassifier) -> None:
         "sensitive": "a photo of a {sensitive}.",
         "joint": "a photo of a {target} {sensitive}.",
     }
-    assert provenance["views"] == {"repr": "AugMix(1)", "n": 1}
+    assert provenance["views"] == {"repr": repr(AugMix(1)), "n": 1}
     assert provenance["seed"] == 0
     assert provenance["packages"]["torch"]
     assert provenance["machine"]["cpus"] >= 1

@@ -121,7 +121,8 @@ def _lines_of_file(path: str) -> list[str]:
     try:
         lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"{path!r} could not be read: {error}.") from None
+        reason = getattr(error, "strerror", error)
+        raise PromptError(f"{path!r} could not be read: {reason}.") from None
     return [line for line in lines if line.strip()]
 
 
