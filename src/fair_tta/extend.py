@@ -1,7 +1,6 @@
 """Base classes and types for authors of methods, losses, rates, views, models and caches."""
 
 from fair_tta._cache import Cache
-from fair_tta._onnx import OnnxBackend
 from fair_tta.classifier import FairTPTClassifier
 from fair_tta.images._views import AugMix, Views
 from fair_tta.methods._base import (
@@ -16,6 +15,7 @@ from fair_tta.methods._reference import Reference
 from fair_tta.methods.tuning._losses import Loss, Objective, Term
 from fair_tta.methods.tuning._rates import RatePolicy
 from fair_tta.models import Backend, Tokens
+from fair_tta.models._onnx import OnnxBackend
 from fair_tta.prompts._task import Task
 
 __all__ = [

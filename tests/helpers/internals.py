@@ -115,7 +115,6 @@ from fair_tta.images._stored import ROWS_PER_CHUNK
 from fair_tta.images._stored import ImageSource
 from fair_tta.images._stored import stack_features
 from fair_tta.images._views import AugMix
-from fair_tta.images._views import Identity
 from fair_tta.images._views import Views
 from fair_tta.images._views import content_generator
 from fair_tta.images._pixel_spec import PixelSpec
@@ -372,10 +371,10 @@ from fair_tta.models._loading import find_dtype
 from fair_tta.models._loading import load
 from fair_tta.models._loading import move
 from fair_tta.models._model_lock import eval_mode_no_grad
-from fair_tta.models._model_lock import advise_on_error
-from fair_tta.models._model_lock import image_twin
+from fair_tta.models._weights import advise_on_error
+from fair_tta.models._twin import image_twin
 from fair_tta.models._model_lock import computed_once
-from fair_tta.models._model_lock import state_of
+from fair_tta.models._weights import state_of
 from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._prefix_sharing import PromptTree
 from fair_tta.models._stored_text import TextTable

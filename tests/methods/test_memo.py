@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from checks import picture
-from internals import Identity
+from internals import AugMix
 from plain_towers import classifier, entropy, norm_parameters, tuned
 
 from fair_tta import FixedRate
@@ -53,7 +53,7 @@ def test_the_default_is_that_of_the_code_for_transformers() -> None:
 
 
 def test_without_views_it_takes_the_image() -> None:
-    _, clf = classifier(adapter=MEMO(rate=FixedRate(1e-2)), views=Identity())
+    _, clf = classifier(adapter=MEMO(rate=FixedRate(1e-2)), views=AugMix(1))
     found = clf.predict(picture())
     assert found.views_kept == 1
     assert found.entropy < found.entropy_zero_shot

@@ -14,7 +14,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Identity, balance_part
+from internals import AugMix, balance_part
 from random_task import DIM, Drawn, drawn, joint_of, random_units, softmax, unrelated
 from torch import Tensor
 
@@ -128,7 +128,7 @@ def classifier(template: Any) -> FairTPTClassifier:
     model, *processor = families.seeded(families.clip)
     return FairTPTClassifier(
         model, ["cat", "dog"], ["male", "female"], template, adapter=PartialProjection(),
-        processor=tuple(processor), views=Identity(),
+        processor=tuple(processor), views=AugMix(1),
     )  # fmt: skip
 
 

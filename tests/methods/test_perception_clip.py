@@ -15,7 +15,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Identity, classify_given_value
+from internals import AugMix, classify_given_value
 from random_task import Drawn, drawn, joint_of, random_units
 from torch import Tensor
 
@@ -120,7 +120,7 @@ def classifier(**more: Any) -> FairTPTClassifier:
         ["cat", "dog"],
         **(settings | more),
         processor=tuple(processor),
-        views=Identity(),
+        views=AugMix(1),
     )
 
 

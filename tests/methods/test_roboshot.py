@@ -13,7 +13,7 @@ import pytest
 import torch
 from checks import picture
 from hypothesis import given
-from internals import CLASS_LOST, Identity
+from internals import CLASS_LOST, AugMix
 from random_task import DIM, Drawn, drawn, random_units, softmax
 from torch import Tensor
 
@@ -121,7 +121,7 @@ def test_order_duplicates_and_precision_do_not_matter(case: Drawn) -> None:
 
 def classifier(**more: Any) -> FairTPTClassifier:
     model, *processor = families.seeded(families.clip)
-    settings: dict[str, Any] = {"processor": tuple(processor), "views": Identity()}
+    settings: dict[str, Any] = {"processor": tuple(processor), "views": AugMix(1)}
     return FairTPTClassifier(model, ["cat", "dog"], **(settings | more))
 
 

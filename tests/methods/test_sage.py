@@ -11,7 +11,7 @@ import torch
 from checks import picture
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import OPENINGS, Identity, mean_of_widest_range
+from internals import OPENINGS, AugMix, mean_of_widest_range
 from random_task import random_units
 
 from fair_tta import FairTPTClassifier, FairTTAError
@@ -30,7 +30,7 @@ def classifier(**more: Any) -> FairTPTClassifier:
     model, *processor = families.seeded(families.clip)
     settings: dict[str, Any] = {"targets": ["cat", "dog", "water bird"], "scale": 30.0}
     return FairTPTClassifier(
-        model, **(settings | more), processor=tuple(processor), views=Identity()
+        model, **(settings | more), processor=tuple(processor), views=AugMix(1)
     )
 
 

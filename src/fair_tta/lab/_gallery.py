@@ -70,30 +70,31 @@ class GroupGallery:
     def images(self) -> list[GalleryImage]:
         """Return images that can be opened, group by group.
 
-        The first of each group and kind is chosen before the second of any, and no image twice
+        The first of each group and category is chosen before the second of any, and no image twice
         with the same answers.
         """
         ranked = []
-        for (kind, *group), candidates in self._kept.items():
+        for (category, *group), candidates in self._kept.items():
             for rank, candidate in enumerate(candidates):
-                ranked.append((rank, kind, " / ".join(group), candidate))
+                ranked.append((rank, category, " / ".join(group), candidate))
         ranked.sort(key=lambda item: item[0])
 
+        # Groups keep the order in which they first came
         images_by_group: dict[str, list[GalleryImage]] = {}
-        shown: set[tuple[str, str, str]] = set()
-        for _, kind, group_name, candidate in ranked:
+        chosen: set[tuple[str, str, str]] = set()
+        for _, category, group_name, candidate in ranked:
             images = images_by_group.setdefault(group_name, [])
             identity = (group_name, candidate.key, candidate.method)
-            if identity in shown or len(shown) == MAX_GALLERY_IMAGES:
+            if identity in chosen or len(chosen) == MAX_GALLERY_IMAGES:
                 continue
             try:
                 image = load_image(candidate.record.path)
             except ImageError:
                 continue
-            shown.add(identity)
+            chosen.add(identity)
             gallery_image = GalleryImage(
                 image,
-                self._caption(kind, candidate),
+                self._caption(category, candidate),
                 candidate.before[0],
                 candidate.after[0],
                 candidate.record.target,
@@ -104,24 +105,24 @@ class GroupGallery:
             images.append(gallery_image)
         return [image for images in images_by_group.values() for image in images]
 
-    def _caption(self, kind: str, candidate: _Candidate) -> str:
+    def _caption(self, category: str, candidate: _Candidate) -> str:
         method = candidate.method
         reference = self._methods[0]
-        if kind == _WRONG and method != reference:
+        if category == _WRONG and method != reference:
             method = f"{reference}; after: {method}"
-        return f"{kind} ({method}), {candidate.key}"
+        return f"{category} ({method}), {candidate.key}"
 
     def _offer(
         self,
-        kind: str,
+        category: str,
         weight: float,
         record: Record,
         method: str,
         before: tuple[str, float],
         after: tuple[str, float],
     ) -> None:
-        """Keep an image if it is among the best of its kind and group, and not there already."""
-        candidates = self._kept.setdefault((kind, *record.group), [])
+        """Keep an image if it is among the best of its category and group, and not there yet."""
+        candidates = self._kept.setdefault((category, *record.group), [])
         if any(candidate.key == record.key for candidate in candidates):
             return
         candidate = _Candidate(weight, record.key, record, method, before, after)

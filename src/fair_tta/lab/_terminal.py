@@ -186,14 +186,14 @@ class _ProgressLog:
     def update(self) -> None:
         """Print a line if the last one is some time ago, or if all is done."""
         task = self._task
-        now = time.monotonic()
+        time_now = time.monotonic()
         is_recent = (
             self._last_line is not None
-            and now - self._last_line < _SECONDS_BETWEEN_LINES
+            and time_now - self._last_line < _SECONDS_BETWEEN_LINES
         )
         if is_recent and not task.finished:
             return
-        self._last_line = now
+        self._last_line = time_now
         of_total = "" if task.total is None else f" of {task.total:.0f}"
         line = f"{task.completed:.0f}{of_total} {task.description}"
         if task.speed is not None:

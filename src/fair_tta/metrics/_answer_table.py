@@ -171,6 +171,7 @@ class AnswerTable:
         images = self.different_images
         if self.contents is None or images is None:
             return total
+        # One number for each pair of a cell and an image.
         distinct = np.unique(self._codes(group_by) * images + self.contents)
         return np.bincount(distinct // images, minlength=len(total))
 
@@ -360,6 +361,7 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
     Images of one class alone do not show what the other classes are: an answer is then unknown only
     if it reads like the label.
     """
+    # Answers that are no label, in the order they first occur.
     labels = set(truth)
     unknown = list(dict.fromkeys(answer for answer in answers if answer not in labels))
     if not unknown:
@@ -369,6 +371,7 @@ def _check_answers(truth: list[Hashable], answers: list[Hashable]) -> None:
     )
     if len(labels) < 2 and not guesses:
         return
+    # If no answer is a label, a translation or a list of classes is missing.
     sorted_labels = unique_names("targets", None, labels)
     classes = list_names([repr(label) for label in sorted_labels])
     unknown_names = list_names([repr(answer) for answer in unknown])

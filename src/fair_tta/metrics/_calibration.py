@@ -72,10 +72,12 @@ def estimate_calibration_error(
     n = len(confidence)
     if n == 0:
         return undefined_estimate("no images")
+    # The error of each bin, and the sum of their absolute values.
     weights = _bin_weights(confidence)
     errors = weights * (is_correct - confidence)[:, None]
     value = min(1.0, float(np.abs(errors.mean(0)).sum()))
 
+    # Noise of the bins, of independent images and of clusters.
     generator = np.random.default_rng(bootstrap.seed)
     draws = generator.standard_normal((bootstrap.resamples, _BINS))
     roots = [_noise_root(errors, [weights], [confidence])]
@@ -168,6 +170,7 @@ def _noise_root(
         confidence: run by run: ``[images]``.
         clusters: numbers of the clusters; None if images are independent.
     """
+    # Residuals of images, or totals of clusters.
     n = len(errors)
     units = n
     residuals = errors - errors.mean(0)
@@ -184,6 +187,7 @@ def _noise_root(
         squared_error = (p**2 + (1 - p) ** 2) / 2
         added = _ADDED_IMAGES * n / units**2 * squared_error
         added_covariances.append(weights_of_run.T @ (weights_of_run * added[:, None]))
+    # The symmetric root of the covariance; rounding may make eigenvalues slightly negative.
     scatter = residuals.T @ residuals + block_diag(*added_covariances)
     eigenvalues, eigenvectors = np.linalg.eigh(scatter / n**2)
     deviations = np.sqrt(np.maximum(eigenvalues, 0))

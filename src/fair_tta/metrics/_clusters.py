@@ -28,6 +28,7 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
 
     An image without a value (None, NaN or "") is its own cluster.
     """
+    # An object of its own for each missing value is equal to no other.
     plain = clusters.tolist() if hasattr(clusters, "tolist") else clusters
     if isinstance(plain, list | tuple):
         plain = [object() if is_missing(name) or name == "" else name for name in plain]
@@ -73,6 +74,7 @@ def join_clusters(first: Ints | None, second: Ints | None) -> Ints | None:
         edges = coo_array((ones, (first, nodes_of_first + second)), (nodes, nodes))
         _, component_of_node = connected_components(edges, directed=False)
         joined = component_of_node[first].astype(np.int64)
+    # Clusters of one image each are no clusters.
     if joined is None or len(np.unique(joined)) == len(joined):
         return None
     return joined
@@ -85,6 +87,7 @@ def design_effect(values: Floats, clusters: Ints) -> float:
     Graubard, 1998). Where all values are equal, images of a cluster are taken to agree.
     """
     n = len(values)
+    # Numbers of the clusters that occur here, without gaps.
     _, unit = np.unique(clusters, return_inverse=True)
     sizes = np.bincount(unit)
     count = len(sizes)

@@ -148,6 +148,7 @@ def unique_names(
     Raises:
         FairTTAError: they are not distinct, or two of them look alike.
     """
+    # Listed names keep their order, which is that of results.
     if listed is None:
         names = tuple(_sorted_names(set(occurring)))
     else:
@@ -170,6 +171,7 @@ def _sorted_names(names: set[Hashable]) -> list[Hashable]:
 
 def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
     """Raise if two different names look alike: they would be two groups of one name."""
+    # The number 1 and the text "1" are written alike.
     by_text: defaultdict[str, list[Hashable]] = defaultdict(list)
     for name in dict.fromkeys(names):
         by_text[str(name)].append(name)
@@ -181,6 +183,7 @@ def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
                 f"{' and '.join(typed)}): write them in one way, all as text or all as numbers."
             )
 
+    # Texts may differ in characters that no reader sees.
     texts = sorted(text for text, (name,) in by_text.items() if isinstance(name, str))
     invisible = lookalikes(texts)
     if invisible:

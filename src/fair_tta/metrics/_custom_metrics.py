@@ -96,6 +96,7 @@ def calibration_error(
     confidence = _scores(table, run).confidence
     if confidence is None:
         return undefined_estimate(NO_SCORES)
+    # All images, or those of the group.
     is_correct = table.truth == table.answers[run]
     clusters = table.clusters
     if group is not None:
@@ -153,6 +154,7 @@ def _estimate_gap(
     withheld: str | None,
 ) -> Estimate:
     """Return a typical gap or its change; `withheld` is the reason to omit its interval."""
+    # The value stands where there are too few images for an interval.
     value = gap_of(table).value
     low = None
     high = None

@@ -54,6 +54,7 @@ def metric_function(
 ) -> Callable[P, Estimate]:
     """Return a function with the parameters of the template that measures a metric."""
     template_signature = inspect.signature(template)
+    # The definition is bound; users pass the rest.
     _definition, *parameters = template_signature.parameters.values()
     signature = template_signature.replace(parameters=parameters)
 
@@ -62,6 +63,7 @@ def metric_function(
         signature.bind(*args, **kwargs)
         return template(definition, *args, **kwargs)
 
+    # `help` and the reference page show the signature and the annotations.
     annotations = dict(template.__annotations__)
     del annotations["definition"]
     described: Any = function
@@ -74,6 +76,7 @@ def metric_function(
 
 def documentation(definition: MetricDefinition, signature: inspect.Signature) -> str:
     """Return a docstring: words, formula, the value of no disparity, parameters, an example."""
+    # Each paragraph is left out if the definition does not have it.
     paragraphs = [textwrap.fill(definition.meaning or f"{definition.title}.", _WIDTH)]
     if definition.formula:
         paragraphs.append(_formulas(definition, signature))

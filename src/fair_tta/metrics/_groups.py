@@ -176,6 +176,7 @@ def paired_difference(
     if scores is not None:
         checked = tuple(scores_of_run._checked(table.n) for scores_of_run in scores)
         table = replace(table, scores=checked)
+    # Images are resampled one by one, which would ignore the clusters.
     is_resampled = isinstance(metric, RateMetric) and metric.intervals is None
     if clusters is not None and is_resampled:
         raise FairTTAError(
@@ -253,6 +254,7 @@ def share_estimate(
         return rate_estimate(int(before[mask].sum()), n, level, name, weight)
     if n == 0:
         return undefined_estimate(f"no images: {name}")
+    # Images that are counted in both runs, or in neither, cancel.
     losses = int((before & ~after)[mask].sum())
     gains = int((~before & after)[mask].sum())
     change = (gains - losses) / n
@@ -305,6 +307,7 @@ def gaps_of_classes(
     table: AnswerTable, run: int, level: float | None
 ) -> list[ClassRates]:
     """Return the gaps between groups for each class."""
+    # Each rate has its own images: of the class, of the other classes, of all classes.
     counts = table.counts(run)
     of_class = counts.sum(2)  # images: [groups, classes]
     of_group = np.broadcast_to(of_class.sum(1, keepdims=True), of_class.shape)
@@ -315,6 +318,7 @@ def gaps_of_classes(
         images: Ints,
         names: Sequence[tuple[Hashable, ...]],
     ) -> list[Estimate]:
+        # All classes at once: one by one takes a time that grows with their square.
         values = _rates.gap_between_groups(rates(counts.astype(np.float64)))
         low = high = np.full(len(values), np.nan)
         if level is not None:

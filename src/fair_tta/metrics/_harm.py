@@ -113,6 +113,7 @@ def _harm_by_group(
     warn_small_groups(table.sizes_by_name(GroupBy.SENSITIVE), stacklevel=4)
     _check_harmful(harmful, table.targets)
 
+    # For each run, the images that got a harmful answer.
     harmful_set = set(harmful)
     class_is_harmful = np.array([name in harmful_set for name in table.targets])
     is_harmful = [class_is_harmful[codes] for codes in table.answers]
@@ -157,6 +158,7 @@ def _check_harmful(
     never_answered = [name for name in dict.fromkeys(harmful) if name not in answered]
     if not never_answered:
         return
+    # A class in another spelling than the answers would have a rate of 0.
     harmful_names = set(harmful)
     by_spelling = {canonical_spelling(str(answer)): answer for answer in answers}
     for name in never_answered:

@@ -173,6 +173,7 @@ class RateMetric(MetricDefinition):
             _, images = table.correct_and_total(run, self.over)
             n = int(images[table.worst_cell(run, self.over)])
 
+        # Closed forms or draws if the metric has them, resampled images otherwise.
         low: Any = None
         high: Any = None
         if bootstrap is not None and self.intervals is not None:
@@ -188,6 +189,7 @@ class RateMetric(MetricDefinition):
     def difference(
         self, table: AnswerTable, before: int, after: int, bootstrap: Bootstrap
     ) -> Estimate:
+        # A metric of each class has no single difference.
         numbers = np.size(self(table.counts(before)))
         if numbers != 1:
             raise FairTTAError(
@@ -207,6 +209,7 @@ class RateMetric(MetricDefinition):
     def differences(self, table: AnswerTable, bootstrap: Bootstrap) -> list[Estimate]:
         if self.intervals is None or self.intervals.joint_changes is None:
             return super().differences(table, bootstrap)
+        # Joint intervals come all at once, so they are made at least unclustered one by one.
         joint_changes = self.intervals.joint_changes
         all_bounds = joint_changes(table, bootstrap.level)
         if table.clusters is not None:
@@ -238,6 +241,7 @@ class RateMetric(MetricDefinition):
         if self.over is None:
             return estimate_with_reason(value, n, low, high, None)
 
+        # Groups without images, and for gaps the classes that therefore have no two groups.
         reason = missing_groups_note(table.sizes_by_name(self.over))
         if reason and self.is_gap and self.over is GroupBy.TARGET_AND_SENSITIVE:
             single_group_classes = _classes_without_two_groups(table)
@@ -245,6 +249,7 @@ class RateMetric(MetricDefinition):
                 reason += "; classes left out, as fewer than two groups have them: "
                 reason += list_names(single_group_classes)
 
+        # Of a single group no gap is defined, whatever the metric needs besides.
         _, images_of_groups = table.correct_and_total(0, GroupBy.SENSITIVE)
         has_two_groups = np.count_nonzero(images_of_groups) >= 2
         needs = self.needs if has_two_groups else TWO_GROUPS
@@ -268,6 +273,7 @@ class CustomMetric(MetricDefinition):
     def estimate(
         self, table: AnswerTable, run: int, bootstrap: Bootstrap | None
     ) -> Estimate:
+        # `measure` always computes an interval.
         estimate = self.measure(table, run, bootstrap or Bootstrap())
         if bootstrap is None:
             return structs.replace(estimate, low=None, high=None)

@@ -44,6 +44,7 @@ def accuracy_by_cell(counts: Floats) -> Floats:
 
 def false_positive_rates(counts: Floats) -> Floats:
     """Share of images of other classes that get this answer: ``[..., groups, targets]``."""
+    # Of all images of a group that are answered with a class, those of other classes.
     true = counts.sum(-1)
     answered = counts.sum(-2)
     false_positives = answered - _correct(counts)

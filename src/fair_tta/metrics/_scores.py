@@ -80,6 +80,7 @@ class Scores:
     def _checked(self, length: int) -> Scores:
         """Return the same as arrays of this length, or raise an error."""
         checked: dict[str, Any] = {}
+        # One number per image.
         for name in ("confidence", "entropy", "entropy_zero_shot"):
             scores = getattr(self, name)
             if scores is not None:
@@ -89,6 +90,7 @@ class Scores:
             # Without a single number nothing was tuned.
             checked["relative_step"] = steps if np.isfinite(steps).any() else None
 
+        # Several columns by name; those of an attribute's values are the rows of one array.
         for name in (*_ENTROPIES, *_BELIEFS):
             columns = getattr(self, name) or {}
             _check_is_mapping(name, columns)
@@ -98,6 +100,7 @@ class Scores:
                 str(key): read(f"{name}[{key!r}]", column, length)
                 for key, column in columns.items()
             }
+        # Probabilities of the classes come as columns, and together sum to 1.
         if checked["zero_shot"]:
             by_class = np.stack(list(checked["zero_shot"].values()), 1)
             read_probabilities("zero_shot", by_class)

@@ -23,7 +23,11 @@ from fair_tta.metrics._metric import (
 from fair_tta.metrics.intervals import _accuracies as accuracies
 from fair_tta.metrics.intervals import _extremes as extremes
 
-# A metric is added here and nowhere else. The order is that of audits and reports.
+# A metric is added here and nowhere else. The order is that of audits and reports. A metric over
+# groups of one sensitive value has the name of the other one and `_s`, as its public function has
+# both.
+
+# Accuracies
 
 ACCURACY = RateMetric(
     "accuracy",
@@ -100,6 +104,9 @@ WORST_GROUP_ACCURACY_S = RateMetric(
     formula="min_s sum_i M^(s)_ii / K^(s)",
     no_disparity="equal to the accuracy",
 )
+
+# Gaps between groups
+
 BIAS = RateMetric(
     "bias",
     rates.with_overall_accuracy(rates.true_positive_rates),
@@ -198,6 +205,9 @@ DEMOGRAPHIC_PARITY = RateMetric(
     notes="Labels do not matter, except for the strata of the interval. `class_gaps` has the gap "
     "of each class.",
 )
+
+# Confidence
+
 AVERAGE_TARGET_CONFIDENCE = CustomMetric(
     "average_target_confidence",
     custom.target_confidence,
@@ -234,6 +244,7 @@ EXPECTED_CALIBRATION_ERROR = CustomMetric(
 0.2""",
 )
 
+# Collected from the names above, so that a definition is its only entry.
 _DEFINED = {
     name: definition
     for name, definition in list(globals().items())

@@ -45,15 +45,17 @@ def collapse_distance(p: Tensor) -> Tensor:
     is needed.
     """
     largest = p.amax(-1, keepdim=True)
-    others = p.sort(-1).values[..., :-1]  # ascending; one of the largest is left out
+    # Ascending; one of the largest entries is left out.
+    others = p.sort(-1).values[..., :-1]
     count = others.shape[-1]
+    # For each m: the share of the leading entry and of the m smallest others, `[m]`, which others
+    # those are, `[m, K - 1]`, and by how much they change; the rest falls to 0.
     sizes = torch.arange(count + 1, device=p.device)
-    share = 1 / (1 + sizes.to(p.dtype))  # [m]
-    chosen = torch.arange(count, device=p.device) < sizes[:, None]  # [m, K - 1]
-    gaps = torch.where(
-        chosen, (others.unsqueeze(-2) - share[:, None]).abs(), others.unsqueeze(-2)
-    )
-    return ((largest - share).abs() + gaps.sum(-1)).amax(-1) / 2
+    share = 1 / (1 + sizes.to(p.dtype))
+    gets_share = torch.arange(count, device=p.device) < sizes[:, None]
+    others = others.unsqueeze(-2)
+    changes = torch.where(gets_share, (others - share[:, None]).abs(), others)
+    return ((largest - share).abs() + changes.sum(-1)).amax(-1) / 2
 
 
 def step_distance(

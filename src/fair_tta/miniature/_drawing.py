@@ -5,7 +5,7 @@ function draws random numbers is part of the world: another order gives other im
 that the embedded model was trained and measured on.
 
 Coordinates are pixels of the canvas, with y pointing down. Those of a shape are relative to its
-centre, until `_place` puts it somewhere.
+centre, until `_position` moves it.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def sheet(random: Random) -> Image.Image:
     pen = ImageDraw.Draw(image)
     n_scribbles = int(random.integers(2, 6))
     for _ in range(n_scribbles):
-        ends = tuple(random.uniform(0, _CANVAS_SIZE, 4))
+        stroke = tuple(random.uniform(0, _CANVAS_SIZE, 4))
         colour = _vary_colour(random, "#969696")
-        pen.line(ends, fill=colour, width=2)
+        pen.line(stroke, fill=colour, width=2)
     return image
 
 
@@ -220,7 +220,7 @@ def star(random: Random) -> Points:
 
 def badge(image: Image.Image, random: Random, shape: Points, colour: Colour) -> None:
     """Draw a filled shape with a pale rim."""
-    outline = _place(shape, random, 0.5, (0.7, 1.3))
+    outline = _position(shape, random, 0.5, (0.7, 1.3))
     rim_colour = _scale_brightness(colour, 1.25)
     ImageDraw.Draw(image).polygon(outline, fill=colour, outline=rim_colour)
 
@@ -282,7 +282,7 @@ def _draw_parts(
 ) -> None:
     """Draw parts that share their size, position, tilt and direction."""
     corners = [corner for part, _ in parts for corner in part]
-    placed = _place(corners, random, most_tilt, (0.75, 1.25))
+    placed = _position(corners, random, most_tilt, (0.75, 1.25))
     pen = ImageDraw.Draw(image)
     start = 0
     for part, colour in parts:
@@ -291,7 +291,7 @@ def _draw_parts(
         start = end
 
 
-def _place(
+def _position(
     points: Points, random: Random, most_tilt: float, scales: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """Scale, turn, mirror and move points at random; `most_tilt` is in radians."""

@@ -192,7 +192,8 @@ class MiniatureTask:
 
 def _other_index(random: Random, index: int, count: int) -> int:
     """Draw one of the other indices below `count`."""
-    return int(random.choice([other for other in range(count) if other != index]))
+    candidates = [candidate for candidate in range(count) if candidate != index]
+    return int(random.choice(candidates))
 
 
 def _birds(random: Random, target: int, shades: tuple[Shade, ...]) -> Image.Image:

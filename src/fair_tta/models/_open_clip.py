@@ -15,15 +15,12 @@ from torch.func import functional_call
 
 from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import (
-    CallModule,
-    check_weights_present,
-    eval_mode_lock,
-    scale_from_log,
-)
+from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._stored_text import refuse_missing_scale
 from fair_tta.models._text_tower import PROBE, TextTower, check_prompt_length
+from fair_tta.models._twin import CallModule
 from fair_tta.models._vision_tower import VisionTower
+from fair_tta.models._weights import check_weights_present, scale_from_log
 
 # Room in which a sentence is tokenised to count its tokens, in multiples of the model's length.
 _ROOM_FACTOR = 8

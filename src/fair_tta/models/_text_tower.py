@@ -18,12 +18,9 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError, PromptError, TowerError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import (
-    advice_for,
-    eval_mode_lock,
-    ignore_warnings_of,
-)
+from fair_tta.models._model_lock import eval_mode_lock, ignore_warnings_of
 from fair_tta.models._prefix_sharing import PromptTree, Sharing, find_sharing
+from fair_tta.models._weights import advice_for
 
 PROBE = ("a dog", "a black cat.")
 """Two short sentences of different length, on which a text tower is tried."""

@@ -13,11 +13,7 @@ from torch import Tensor, nn
 
 from fair_tta.errors import ModelError
 from fair_tta.models._backend import Tokens
-from fair_tta.models._model_lock import (
-    check_weights_present,
-    eval_mode_lock,
-    scale_from_log,
-)
+from fair_tta.models._model_lock import eval_mode_lock
 from fair_tta.models._stored_text import refuse_missing_scale
 from fair_tta.models._text_tower import (
     PROBE,
@@ -26,6 +22,7 @@ from fair_tta.models._text_tower import (
     check_prompt_length,
 )
 from fair_tta.models._vision_tower import VisionTower
+from fair_tta.models._weights import check_weights_present, scale_from_log
 
 _DEFAULT_LENGTH = 512  # tokens, for text towers and tokenizers that state no limit
 

@@ -12,12 +12,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from fair_tta.errors import TowerError
-from fair_tta.models._model_lock import (
-    advise_on_error,
-    computed_once,
-    eval_mode_lock,
-    image_twin,
-)
+from fair_tta.models._model_lock import computed_once, eval_mode_lock
+from fair_tta.models._twin import image_twin
+from fair_tta.models._weights import advise_on_error
 
 _MAX_HALF_PRECISION_ERROR = 0.02  # of the length of features
 

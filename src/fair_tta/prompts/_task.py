@@ -15,13 +15,9 @@ from torch import Tensor
 from fair_tta._cache import Cache, size_of
 from fair_tta._linalg import least_precise_dtype, rounding_floor, unit_features
 from fair_tta.models._backend import Backend
-from fair_tta.models._model_lock import (
-    WeightChangeDetector,
-    check_weights_finite,
-    computed_once,
-    eval_mode_no_grad,
-)
+from fair_tta.models._model_lock import computed_once, eval_mode_no_grad
 from fair_tta.models._stored_text import TextTable
+from fair_tta.models._weights import WeightChangeDetector, check_weights_finite
 from fair_tta.prompts._context import (
     PromptSet,
     SharedContext,

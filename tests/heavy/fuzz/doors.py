@@ -25,7 +25,6 @@ from internals import (
     ADAPTERS,
     ROWS_FILE,
     AugMix,
-    Identity,
     Labels,
     Problem,
     RowKey,
@@ -240,7 +239,7 @@ def names(random: Random, folder: Path) -> str:
     if template is not None and random.random() < 0.7:
         template = mutated_text(random, template)
     clf = FairTPTClassifier(
-        backend(), several(), sensitive, template, adapter=ZeroShot(), views=Identity()
+        backend(), several(), sensitive, template, adapter=ZeroShot(), views=AugMix(1)
     )
     prediction = clf.predict(drawn())
     str(prediction), repr(clf), clf._repr_html_(), prediction.to_dict()

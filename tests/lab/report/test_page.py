@@ -555,7 +555,6 @@ def test_numbers() -> None:
     ]
     assert p_value(1e-9) == "<\N{NO-BREAK SPACE}0.0001"
     shown = [
-        duration(s).replace("\N{NO-BREAK SPACE}", " ")
-        for s in (None, 0.0123, 2.5, 12345.6)
+        duration(s).replace("\N{NO-BREAK SPACE}", " ") for s in (0.0123, 2.5, 12345.6)
     ]
-    assert shown == ["n/a", "12.3 ms", "2.5 s", "12,346 s"]
+    assert shown == ["12.3 ms", "2.5 s", "12,346 s"]

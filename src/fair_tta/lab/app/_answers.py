@@ -50,6 +50,7 @@ def kept_views(
     rho: Any = getattr(adapter, "rho", None)
     if rho is None or prediction.views_kept is None:
         return []
+    # The same choice as the method made: the views with the lowest entropy
     task = classifier._task
     log_p = task.log_probabilities(classifier.encode([image]), task.target_features)
     probabilities = log_p[0].exp()
@@ -167,6 +168,7 @@ def draw_examples(folder: Path) -> dict[str, FormFields]:
     (first,) = BADGES.draw(1, seed=32, mix={("circle", "green"): 1})
     save(first.image, "green-circle", BADGES)
     for task in TASKS.values():
+        # Groups at equal distances, so that examples differ
         one_per_group = task.draw(len(task.groups))
         step = (len(one_per_group) - 1) / (_EXAMPLES_PER_TASK - 1)
         for number in range(_EXAMPLES_PER_TASK):

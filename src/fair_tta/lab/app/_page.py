@@ -74,7 +74,7 @@ _DELETE_CACHE = (60, 3600)
 
 @dataclass(frozen=True)
 class AppContext:
-    """What the tabs share: gradio, the classifiers of a model, and the folder of the app.
+    """Gradio, the classifiers of a model and the folder of the app, which the tabs share.
 
     A run deletes its files when Gradio has copies of the results.
     """
@@ -111,6 +111,7 @@ class AppContext:
         """
 
         async def checked(event: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+            # Inputs may be nested in any way, also in ways that the page does not send
             pending = [inputs]
             while pending:
                 value = pending.pop()
@@ -155,14 +156,16 @@ class AppContext:
             start = gr.Button(name, variant="primary", elem_classes="fair-tta-run")
             cancel = gr.Button("Cancel", elem_classes="fair-tta-cancel")
 
+        # Runs in a thread, so that the server can answer others meanwhile
         def work(progress: Progress, values: tuple[Any, ...]) -> tuple[str, Any]:
             def act() -> tuple[str, list[str] | None]:
-                embed_images, files, methods, references, *others = values
+                embed_images, files, methods, references, *fields = values
+                # Gradio keeps copies of the results, so the folder can go at once
                 with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-                    made = make(
+                    paths = make(
                         self.checked_images(files),
                         methods,
-                        *others,
+                        *fields,
                         out=Path(folder) / "run",
                         reference=self.checked_images(references) if references else [],
                         notes=[f"This is {_EMBEDDED_MODEL}."]
@@ -171,11 +174,11 @@ class AppContext:
                         embed_images=embed_images,
                         progress=progress,
                     )
-                    page = sandboxed(made[0].read_text("utf-8"), name)
-                    return page, _move_to_cache(downloads, made)
+                    page = sandboxed(paths[0].read_text("utf-8"), name)
+                    return page, _move_to_cache(downloads, paths)
 
-            page, paths = self.guarded(act, lambda message: (message, None))
-            return page, gr.File(paths, visible=paths is not None)
+            page, cached = self.guarded(act, lambda message: (message, None))
+            return page, gr.File(cached, visible=cached is not None)
 
         # Gradio recognises its progress by this default
         async def run(progress: Any = gr.Progress(), *values: Any) -> tuple[str, Any]:  # noqa: B008
@@ -245,6 +248,7 @@ def build_interface(
         with gr.Tab("Audit"):
             audit_tab(context)
     for block in blocks.blocks.values():
+        # Only uploads may be read, and under the names that visitors gave them
         if isinstance(block, gr.Image | gr.File | gr.UploadButton):
             block.preprocess = context.uploaded
     blocks.preprocess_data = context.refusing_urls(blocks.preprocess_data)
@@ -309,6 +313,7 @@ def try_tab(context: AppContext, examples: Mapping[str, FormFields]) -> None:
 
         return context.guarded(act, str)
 
+    # A drawn image comes with its question, and is answered at once
     def take(index: int) -> list[str]:
         return [paths[index], *examples[paths[index]]]
 
@@ -322,6 +327,7 @@ def try_tab(context: AppContext, examples: Mapping[str, FormFields]) -> None:
 def examine_tab(context: AppContext) -> None:
     """Build the tab of images without labels."""
     gr = context.gr
+    # Results stand below everything, but the buttons must know them
     results = _results(context, _START_EXAMINE)
 
     def examine(
@@ -417,14 +423,15 @@ def audit_tab(context: AppContext) -> None:
         def act() -> tuple[Any, Any, Any, str]:
             header = read_header(csv[0].path, limits) if csv else []
             path_column, target, sensitive = guess_columns(header)
-            others = [name for name in header if name != path_column]
+            choices = [name for name in header if name != path_column]
             return (
-                gr.Dropdown(choices=others, value=target),
-                gr.Dropdown(choices=others, value=sensitive),
+                gr.Dropdown(choices=choices, value=target),
+                gr.Dropdown(choices=choices, value=sensitive),
                 gr.Dropdown(choices=header, value=path_column),
                 _START_AUDIT,
             )
 
+        # After an error nothing can be chosen: columns of an earlier file would mislead
         empty = gr.Dropdown(choices=[], value=None)
         empty_list = gr.Dropdown(choices=[], value=[])
         return context.guarded(act, lambda text: (empty, empty_list, empty, text))
@@ -443,6 +450,7 @@ def _fields(context: AppContext, *, optional: bool = False) -> list[Any]:
     start = FormFields("")
     if context.is_embedded and not optional:
         start = form_fields_of(BADGES)
+    # Names may be left to the columns of an audit
     hint = "Empty: the values of the column. " if optional else ""
     box = context.gr.Textbox
     size = {"lines": 2, "max_lines": 8}
@@ -478,6 +486,7 @@ def _methods(
 ) -> tuple[Any, Any]:
     """Return methods to choose, and a box for images on which some of them are fitted."""
     gr = context.gr
+    # Methods that cannot be used here are listed with the reason
     choices = []
     for name in ADAPTERS:
         reason = why_unusable(name, has_labels)

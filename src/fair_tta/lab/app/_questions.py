@@ -1,4 +1,4 @@
-"""From the fields of the page to a classifier, and errors in terms of the page."""
+"""Classifiers for the fields of the page, and errors in terms of the page."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def guarded(act: Callable[[], T], failed: Callable[[str], T], *folders: str) -> 
 
 
 class FormFields(NamedTuple):
-    """What a visitor has written.
+    """The fields of the page as a visitor has written them.
 
     Attributes:
         targets: classes, one ``name`` or ``name = phrase`` in each line, or ``name, name``.
@@ -146,6 +146,7 @@ class Classifiers:
             fields: what a visitor has written.
             values: columns of labels, whose values are the names that were not written.
         """
+        # Before parsing: a text without an end would take time
         for argument, text in fields._asdict().items():
             self.limits.check(FIELD_NAMES[argument], characters=len(text))
         target_lines = fields.targets.splitlines()
@@ -164,6 +165,7 @@ class Classifiers:
             for column in columns:
                 names = written.get(column) or column_names(values, column)
                 sensitive[column] = names
+        # Each name is a prompt to encode
         self.limits.check(FIELD_NAMES["targets"], names=len(targets))
         n_values = sum(map(len, sensitive.values()))
         self.limits.check(FIELD_NAMES["sensitive"], names=n_values)

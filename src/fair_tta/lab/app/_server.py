@@ -147,6 +147,7 @@ class Gate:
         elif not _is_upload(scope["path"]):
             await self._app(scope, receive, self._with_policy(send))
         else:
+            # Files of another upload that is still received must not be deleted
             self._n_receiving += 1
             try:
                 await self._app(scope, receive, self._with_policy(send))
@@ -167,6 +168,7 @@ class Gate:
                 return 403, "This app answers its own page only."
         if _SERVED.fullmatch(path) is None:
             return 404, "There is nothing here."
+        # What a request promises is what the server receives, so it can be refused beforehand
         length = headers.get("content-length", "")
         if method != "POST" or length == "0":
             return None
@@ -274,6 +276,7 @@ def serve(
     classifiers = Classifiers(
         model, views=views, device=device, dtype=dtype, limits=allowed
     )
+    # The folder is deleted after the server has ended, however it ends
     with _stoppable() as stop, private_folder() as folder:
         is_local = is_loopback(host) and not share
         blocks = build_interface(
@@ -297,6 +300,7 @@ def launch(
     open_browser: bool = False,
 ) -> str:
     """Start the server in the background; return its address."""
+    # A public link, or another host, is called by names that are not known beforehand
     middleware = require("starlette.middleware", "app").Middleware
     gate = middleware(
         Gate,
@@ -305,6 +309,7 @@ def launch(
         hosts=(*LOCAL, host) if is_loopback(host) and not share else None,
         frames=not is_loopback(host),
     )
+    # Everything that Gradio serves besides the page is switched off
     try:
         _, local, public = blocks.launch(
             server_name=host,
@@ -340,6 +345,7 @@ def launch(
 def theme() -> Any:
     """Return a theme whose fonts are on the reader's machine: none is fetched."""
     gr = require("gradio", "app")
+    # Each list ends with a font that every machine has
     base = gr.themes.Base(
         primary_hue="teal",
         neutral_hue="slate",
@@ -387,6 +393,7 @@ def private_folder() -> Iterator[Path]:
 @contextmanager
 def _stoppable() -> Iterator[Event]:
     """Yield an event that signals set; outside the main thread no signal sets it."""
+    # Python handles signals in the main thread only
     stop = Event()
     if current_thread() is not main_thread():
         yield stop

@@ -47,7 +47,7 @@ _MAX_PATH = 4096
 
 
 class UploadedFile(NamedTuple):
-    """Where the server has put a file, and the visitor's name for it: any text, with folders."""
+    """The path of a file on the server, and the visitor's name for it: any text, with folders."""
 
     path: str
     name: str
@@ -119,6 +119,7 @@ def read_header(labels: str | Path, limits: UploadLimits) -> list[str]:
                 "`labels_csv` should be text: save the table as CSV.",
                 argument="labels_csv",
             )
+    # One row more than allowed is read, so that a huge file costs no more than a large one
     table = LabelTable(Path(labels), [])
     rows = islice(table.rows(table.header[:1]), limits.rows + 1)
     limits.check("labels_csv", rows=sum(1 for _ in rows), columns=len(table.header))
@@ -133,15 +134,15 @@ def guess_columns(columns: list[str]) -> tuple[str | None, str | None, list[str]
         ('file', 'label', ['place'])
     """
     path_column = usual_column(columns, PATH_COLUMNS)
-    others = [name for name in columns if name != path_column]
-    if len(others) == 1:
-        return path_column, others[0], []
+    labels = [name for name in columns if name != path_column]
+    if len(labels) == 1:
+        return path_column, labels[0], []
     target = None
-    for name in others:
+    for name in labels:
         if name.lower() in ("class", "label", "target"):
             target = name
             break
-    sensitive = [name for name in others if name != target]
+    sensitive = [name for name in labels if name != target]
     return path_column, target, sensitive if len(sensitive) == 1 else []
 
 
@@ -151,6 +152,7 @@ def read_uploaded(labels: Labels, staged: Mapping[str, UploadedFile]) -> LabelVa
     A path in it is just a name here: whatever folder it begins with, it stands for the uploaded
     image whose name it ends with, and for nothing else on this machine.
     """
+    # Browsers do not send the folders of images, so several may have one name
     staged_names: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in staged.items():
         staged_names[_last_part(file.name)].append(name)
@@ -213,6 +215,7 @@ def examine_uploads(
         )
     folder = out / "images"
     problems: list[str] = []
+    # Staged images go even if the visitor cancels
     try:
         paths = [str(folder / name) for name in stage(files, folder)]
         options = FolderExaminationOptions(
@@ -228,13 +231,13 @@ def examine_uploads(
         examine_folder(classifier, methods, lambda: paths, out, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    made = [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
+    files_made = [out / EXAMINATION_PAGE, out / EXAMINATION_FILE]
     if problems:
-        made.append(out / PROBLEMS_FILE)
+        files_made.append(out / PROBLEMS_FILE)
         with open(out / PROBLEMS_FILE, "w", encoding="utf-8", newline="") as file:
             for row in ("problem", *problems):
                 write_csv_row(file, [row])
-    return made
+    return files_made
 
 
 def audit_uploads(
@@ -259,6 +262,7 @@ def audit_uploads(
         raise FairTTAError(
             "choose the column of classes and at least one that should not matter."
         )
+    # The header is read for its limits: a visitor may have uploaded anything
     try:
         read_header(labels.file, classifiers.limits)
         values = read_uploaded(labels, stage(files, labels.images))

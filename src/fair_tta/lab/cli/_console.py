@@ -92,21 +92,21 @@ class Commands(TyperGroup):
                 formatter.write_dl(rows)
 
     def make_context(
-        self, info_name: str | None, args: list[str], *more: Any, **extra: Any
+        self, info_name: str | None, args: list[str], *positional: Any, **options: Any
     ) -> Any:
         """Print the help of a command without parsing values.
 
         To parse them typer imports pydantic, which takes half of the time until help is shown.
         """
         is_help = args[1:] == ["--help"] and args[0] in self.commands
-        is_completion = bool(extra.get("resilient_parsing"))
+        is_completion = bool(options.get("resilient_parsing"))
         if is_help and not is_completion:
             parent = self.context_class(self, info_name=info_name)
             command = self.commands[args[0]]
             context = command.context_class(command, info_name=args[0], parent=parent)
             typer.echo(command.get_help(context))
             raise typer.Exit
-        return super().make_context(info_name, args, *more, **extra)
+        return super().make_context(info_name, args, *positional, **options)
 
 
 def is_closed_pipe(error: BaseException) -> bool:
@@ -135,13 +135,13 @@ def _warnings_as_notes() -> Iterator[None]:
             category: type[Warning],
             filename: str,
             *line: Any,
-            **more: Any,
+            **options: Any,
         ) -> None:
             is_our_class = category.__module__.startswith("fair_tta.")
             if is_our_class or _PACKAGE_FOLDER in filename:
                 log(f"Note: {message}")
             else:
-                show_foreign(message, category, filename, *line, **more)
+                show_foreign(message, category, filename, *line, **options)
 
         warnings.showwarning = show_note
         yield
@@ -171,11 +171,12 @@ def _option_names(context: typer.Context | None) -> dict[str, str]:
     return names
 
 
-def parse_option(option: str, read: Callable[..., T], *arguments: object) -> T:
+def parse_option(option: str, parse: Callable[..., T], *arguments: object) -> T:
     """Read the text of an option, or raise a usage error that names the option."""
     try:
-        return read(*arguments)
+        return parse(*arguments)
     except FairTTAError as error:
+        # Names and templates are parsed together, so that each may be at fault
         names = {name: f"--{name}" for name in ("targets", "sensitive", "template")}
         text = error._named({**names, option.lstrip("-").lower(): option})
         raise typer.BadParameter(printable_lines(text), param_hint=option) from None

@@ -79,26 +79,27 @@ def examine_command(
         from fair_tta.lab.cli._tables import embedded_images_text, print_examination
         from fair_tta.lab.runs._local import Local
         from fair_tta.lab.runs._store import ROWS_FILE
-        from fair_tta.methods import ZeroShot
         from fair_tta.methods._registry import parse_adapters
 
         # Wrong options are refused before the model is loaded
         methods = parse_option("--adapters", parse_adapters, adapters)
         check_methods("--adapters", methods, encoder.features, reference_set.reference)
         classifier = make_classifier(
-            prompts.read(),
+            prompts.parse(),
             encoder,
-            adapter=ZeroShot(),
             seed=encoder.seed,
             views=encoder.views,
         )
-        is_fitted = all(method.is_fitted for method in methods.values())
+
+        # The report says which part of the images it is about
         notes = run_notes(encoder)
         if images.limit is not None:
             notes.append(f"Not all images were used: the first {images.limit}.")
         if images.sample is not None:
             notes.append(f"Not all images were used: a sample of {images.sample}.")
 
+        # Methods that are not fitted yet read the images a first time
+        is_fitted = all(method.is_fitted for method in methods.values())
         list_images = image_lister(images, encoder, is_read_twice=not is_fitted)
         with progress_bars(run.progress) as bars:
             options = FolderExaminationOptions(

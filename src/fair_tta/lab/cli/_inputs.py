@@ -1,4 +1,4 @@
-"""From options to images, methods and a classifier."""
+"""Images, methods and a classifier from options."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def labels_from_options(
         column: named.get(column) or column_names(values, column) for column in columns
     }
     return values, ParsedPrompts(
-        targets, sensitive, prompts.read_templates(bool(sensitive))
+        targets, sensitive, prompts.parse_templates(bool(sensitive))
     )
 
 
@@ -120,12 +120,12 @@ def log_prompts(classifier: FairTPTClassifier) -> None:
     for attribute, names in task.sensitive.items():
         prompt_sets[attribute] = templates._sensitive_prompts(names)
     for name, prompts in prompt_sets.items():
-        shown = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
+        listing = ", ".join(repr(prompt.text) for prompt in prompts[:_SHOWN_PROMPTS])
         if len(prompts) > _SHOWN_PROMPTS:
-            shown += ", ..."
+            listing += ", ..."
         if templates._further:
-            shown += f", and those of {len(templates._further)} more templates"
-        log(f"Prompts, {name}: {shown}")
+            listing += f", and those of {len(templates._further)} more templates"
+        log(f"Prompts, {name}: {listing}")
 
     # A phrase that describes nothing visible is used all the same
     options = {"--targets '": task.targets}

@@ -192,10 +192,10 @@ def _split_prefix(text: str, signs: str) -> tuple[str | None, str]:
 
     A colon after one of the `signs`, a regular expression, belongs to a phrase.
     """
-    prefix, *rest = _split_unescaped(":", text, 1)
-    if not rest or len(_split_unescaped(signs, prefix)) > 1:
+    parts = _split_unescaped(":", text, 1)
+    if len(parts) == 1 or len(_split_unescaped(signs, parts[0])) > 1:
         return None, text
-    return prefix, rest[0]
+    return parts[0], parts[1]
 
 
 def _split_name_pairs(text: str, written: str) -> list[tuple[str, str]]:
@@ -205,8 +205,8 @@ def _split_name_pairs(text: str, written: str) -> list[tuple[str, str]]:
         text: names, or one name with its phrase.
         written: the use of the option that contains them, for the error message.
     """
-    left, *phrases = _split_unescaped("=", text)
-    names = _split_unescaped(",", left)
+    label, *phrases = _split_unescaped("=", text)
+    names = _split_unescaped(",", label)
     if not phrases:
         return [(name, name) for name in map(_unescape, names) if name]
     if len(names) > 1 or len(phrases) > 1:
@@ -214,7 +214,7 @@ def _split_name_pairs(text: str, written: str) -> list[tuple[str, str]]:
             f"{written!r} looks like several names, some with phrases: repeat the option, once "
             "for each 'name=phrase'."
         )
-    return [(_unescape(left), _unescape(phrases[0]))]
+    return [(_unescape(label), _unescape(phrases[0]))]
 
 
 def _join_pairs(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:

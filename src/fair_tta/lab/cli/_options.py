@@ -74,15 +74,15 @@ class PromptOptions:
         ),
     ] = None
 
-    def read(self) -> ParsedPrompts:
+    def parse(self) -> ParsedPrompts:
         """Parse all options, or raise a usage error."""
         targets = parse_option("--targets", parse_target_texts, self.targets)
         sensitive = parse_option(
             "--sensitive", parse_sensitive_texts, self.sensitive, "sensitive"
         )
-        return ParsedPrompts(targets, sensitive, self.read_templates(bool(sensitive)))
+        return ParsedPrompts(targets, sensitive, self.parse_templates(bool(sensitive)))
 
-    def read_templates(self, has_sensitive: bool) -> Templates:
+    def parse_templates(self, has_sensitive: bool) -> Templates:
         """Parse the sentences, or raise a usage error."""
         texts = self.template or []
         return parse_option("--template", _parse_templates, texts, has_sensitive)
@@ -121,7 +121,8 @@ def _lines_of_file(path: str) -> list[str]:
     try:
         lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"{path!r} could not be read: {error}.") from None
+        reason = getattr(error, "strerror", error)
+        raise PromptError(f"{path!r} could not be read: {reason}.") from None
     return [line for line in lines if line.strip()]
 
 

@@ -221,7 +221,7 @@ def fit_command(
         methods = {adapter: method}
         parse_option("--adapter", check_fittable, methods)
 
-        classifier = make_classifier(prompts.read(), encoder, adapter=method)
+        classifier = make_classifier(prompts.parse(), encoder, adapter=method)
         reference = images if encoder.stored is None else encoder.stored
         assert reference is not None  # `require_one_source` has seen to that
         with progress_bars(progress) as bars:

@@ -234,13 +234,14 @@ def predict_command(
         reference = reference_set.reference
         check_methods("--adapter", named, encoder.features, reference, in_folds=False)
         classifier = make_classifier(
-            prompts.read(),
+            prompts.parse(),
             encoder,
             adapter=method,
             seed=encoder.seed,
             views=encoder.views,
         )
 
+        # The reference is compared with the images, which are therefore read twice
         list_images = image_lister(images, encoder, is_read_twice=reference is not None)
         if reference is not None:
             with progress_bars(run.progress) as bars:
@@ -256,6 +257,7 @@ def predict_command(
             (method,) = fitted.adapters.values()
             classifier = classifier.with_adapter(method)
 
+        # Results are printed as they arrive, and saved in --out
         answers = predict_images(
             classifier,
             [classifier.adapter],
@@ -297,6 +299,7 @@ def predict_command(
                 n_done += len(batch)
                 update(n_done, total)
         if n_done == 0:
+            # Programs that read the output find its header
             print_results([], classifier.targets, attributes, True)
             raise FairTTAError(NO_IMAGE_FOUND)
     if n_failed:

@@ -301,15 +301,15 @@ def _association_table(attribute: str, perceived: PerceivedAttribute) -> Group:
         for target, logit in logits.items():
             strengths[target] = max(strengths.get(target, 0.0), abs(logit))
     strongest = sorted(strengths, key=strengths.__getitem__, reverse=True)
-    shown = [target for target in strengths if target in strongest[:_MAX_CLASSES]]
+    columns = [target for target in strengths if target in strongest[:_MAX_CLASSES]]
     rows = []
     for value, logits in associations.items():
         row = [value, _figure_cell(perceived.shares[value])]
-        rows.append(row + [f"{logits[target]:+.2f}" for target in shown])
+        rows.append(row + [f"{logits[target]:+.2f}" for target in columns])
     title = f"{attribute}: shares perceived; prompt associations in logits"
-    if len(shown) < len(strengths):
-        title += f", {len(shown)} of {len(strengths)} classes"
-    header = ["value", "perceived", *(f"towards {target}" for target in shown)]
+    if len(columns) < len(strengths):
+        title += f", {len(columns)} of {len(strengths)} classes"
+    header = ["value", "perceived", *(f"towards {target}" for target in columns)]
     return make_table(title, header, rows)
 
 

@@ -63,7 +63,7 @@ def _banners_of(document: AuditDocument) -> Iterator[Banner]:
             head = f"More than {percent_sign(MANY_CHANGED)} of the answers change"
             yield head, f"{row.name} {percent_sign(row.changed)}"
     for set_name in document.data.harmful:
-        shares = _harm_shares(run, set_name)
+        shares = _harm_detail(run, set_name)
         if shares:
             yield f"{run.name} answers with a class of the set {set_name!r}", shares
     data = document.data
@@ -81,6 +81,7 @@ def _banners_of(document: AuditDocument) -> Iterator[Banner]:
 
 def _gap_banners(document: AuditDocument) -> Iterator[Banner]:
     """Yield a banner if the worst group is worse, but groups of a class do not differ."""
+    # A class that is hard in every group makes a worst group, but no gap within a class
     metrics = document.runs[0].metrics
     gap = metrics.typical_gap
     if metrics.bias.low and not gap.is_withheld and not gap.low:
@@ -94,14 +95,12 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
     """Yield banners if the reference may be guessing."""
     run = document.runs[0]
     accuracy = run.metrics.accuracy
-    most_frequent = most_frequent_class(run)
-    if most_frequent is not None and accuracy.low is not None:
-        target, share = most_frequent
-        if accuracy.low <= share:
-            yield (
-                f"{run.name} is not shown to be better than always giving the commonest answer",
-                f"{target!r} is right in {of_hundred(share)}",
-            )
+    target, share = most_frequent_class(run)
+    if accuracy.low is not None and accuracy.low <= share:
+        yield (
+            f"{run.name} is not shown to be better than always giving the commonest answer",
+            f"{target!r} is right in {of_hundred(share)}",
+        )
     median = run.median_confidence
     chance = 1 / len(document.data.targets)
     if median is not None and median < chance + _NEAR_CHANCE * (1 - chance):
@@ -111,7 +110,7 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
         )
 
 
-def _harm_shares(run: RunFigures, set_name: str) -> str:
+def _harm_detail(run: RunFigures, set_name: str) -> str:
     """Return in how many images of which groups answers fall into a set: most and least often."""
     rates = []
     for harm in run.harm:
@@ -120,6 +119,7 @@ def _harm_shares(run: RunFigures, set_name: str) -> str:
             bounds = interval(harm.rate)
             group = f"of {group_name(harm.sensitive)} {bounds}".rstrip()
             rates.append((-harm.rate.value, group))
+    # Negative rates: the most frequent first
     rates.sort()
     if len(rates) > 1:
         rates = [rates[0], rates[-1]]

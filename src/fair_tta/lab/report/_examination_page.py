@@ -21,7 +21,7 @@ from fair_tta.lab.report._templates import embedded_image, render
 def examination_html(
     examination: doc.Examination, *, title: str | None = None, images: bool = False
 ) -> str:
-    """What was seen without labels as one HTML page.
+    """Return what was seen without labels as one HTML page.
 
     Args:
         examination: what `FairTPTClassifier.examine` gave, or `Examination.load`.
@@ -38,6 +38,7 @@ def examination_html(
     attributes = []
     for number, name in enumerate(document.attributes, start=1):
         attributes.append(_attribute_section(document, name, f"attribute-{number}"))
+    # Without the option neither images nor their names are in the page
     gallery = []
     if images:
         for adapter, changed in groupby(
@@ -51,7 +52,6 @@ def examination_html(
         d=document,
         p=document.origin,
         subtitle=subtitle(document.origin, n_images),
-        banners=text.examination_banners(document),
         attributes=attributes,
         gallery=gallery,
         n_changed={adapter.name: adapter.changed for adapter in document.adapters},
@@ -63,6 +63,7 @@ def _attribute_section(
 ) -> dict[str, Any]:
     """Return what the template of one attribute needs."""
     perceived = document.attributes[name]
+    # Zero-shot stands above the methods, which follow in the order of the ranking
     methods = []
     gaps = [Dot(text.ZERO_SHOT, perceived.pseudo_eod)]
     for adapter in text.ranked_adapters(document, name):
@@ -81,9 +82,7 @@ def _attribute_section(
     return {
         "id": section_id,
         "name": name,
-        "certainty": text.certainty_sentence(name, perceived),
-        "cards": text.examination_cards(document, name),
-        "plan": text.label_plan(document, name),
+        "perceived": perceived,
         "associations": _shorter_side_across(perceived.associations),
         "strongest": strongest,
         "odds": dot_plot(gaps, f"Perceived gap by {name} in points, with intervals"),

@@ -29,7 +29,7 @@ def examination_cards(document: doc.ExaminationDocument, attribute: str) -> list
     return [
         _perceived_card(attribute, perceived),
         _leaning_card(attribute, perceived),
-        _advice_card(document, attribute),
+        _next_step_card(document, attribute),
     ]
 
 
@@ -48,10 +48,10 @@ def examination_banners(document: doc.ExaminationDocument) -> list[str]:
 
 def gap_verdict(change: Estimate) -> tuple[str, str]:
     """Return what a change of the perceived gap is called, and its tone."""
-    shown = direction(change.low, change.high)
-    if shown == 0:
+    sign = direction(change.low, change.high)
+    if sign == 0:
         return "not shown", ""
-    return ("widens it", "bad") if shown > 0 else ("narrows it", "good")
+    return ("widens it", "bad") if sign > 0 else ("narrows it", "good")
 
 
 def ranked_adapters(
@@ -133,6 +133,7 @@ def _leaning_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     gap = perceived.pseudo_eod
     if gap.value is None:
         return Card(heading, f"This cannot be seen: {gap.reason}.")
+    # The class that the words of the prompts bind most to a value
     strongest = ("", "", -float("inf"))
     for value, logits in perceived.associations.items():
         for target, logit in logits.items():
@@ -149,13 +150,14 @@ def _leaning_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     )
 
 
-def _advice_card(document: doc.ExaminationDocument, attribute: str) -> Card:
+def _next_step_card(document: doc.ExaminationDocument, attribute: str) -> Card:
     heading = "What to do"
     n_labels = count(document.attributes[attribute].labels_needed.each)
     measure = f"To measure the gap, label {n_labels} images of each group."
     if not document.adapters:
         text = "No method was tried: name some to see what they change."
         return Card(heading, text, measure)
+    # The first of the ranking that is shown to narrow the gap
     for adapter in ranked_adapters(document, attribute):
         change = adapter.pseudo_eod[attribute].change
         _, tone = gap_verdict(change)

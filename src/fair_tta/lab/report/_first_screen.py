@@ -55,7 +55,7 @@ class Chart(NamedTuple):
 
 
 class FirstScreen(NamedTuple):
-    """What a reader sees first.
+    """The part of a page that a reader sees first.
 
     Attributes:
         cautions: what labels cannot show, to be read before any figure.
@@ -82,6 +82,7 @@ def first_screen(tasks: Sequence[NamedAudit]) -> FirstScreen:
     document = tasks[0][1]
     cautions: list[str] = []
     methods: Sequence[MethodRow | MethodOnTasks]
+    # Means over tasks have no interval
     if len(tasks) > 1:
         methods = methods_on_tasks(tasks)
         legend = "In points, means over tasks."
@@ -122,6 +123,7 @@ def _before_after_chart(tasks: Sequence[NamedAudit]) -> Chart | None:
 
 
 def _groups_chart(document: AuditDocument, row: MethodRow) -> Chart:
+    # The worst groups come first, so the first rows are the ones to look at
     groups = changed_groups(document, row.comparison)
     caption = (
         f"Right answers in percent; + became right, {MINUS} became wrong. "
@@ -159,6 +161,7 @@ def _tasks_chart(tasks: Sequence[NamedAudit], method: MethodOnTasks) -> Chart | 
     for (name, _), row in zip(tasks, method.rows, strict=True):
         if row is None:
             continue
+        # A gap that is withheld in a table is not drawn either
         before = shown_value(row.before.typical_gap)
         after = shown_value(row.after.typical_gap)
         if before is None or after is None:

@@ -45,16 +45,16 @@ def mark_of(metric: str, change: Estimate | None) -> str:
     """Return the key in `MARKS` of a change: a direction only if its paired interval excludes 0."""
     if change is None or change.value is None or change.low is None:
         return "unknown"
-    shown = direction(change.low, change.high)
-    if shown == 0:
+    sign = direction(change.low, change.high)
+    if sign == 0:
         return "unclear"
     better = METRICS[metric].better if metric in METRICS else 0
     # Answers in a harmful set are no metric; fewer of them are better
     if metric == "harm":
         better = -1
     if better == 0:
-        return "higher" if shown > 0 else "lower"
-    return "better" if shown == better else "worse"
+        return "higher" if sign > 0 else "lower"
+    return "better" if sign == better else "worse"
 
 
 def percent_legend(document: doc.AuditDocument) -> str:
@@ -140,6 +140,7 @@ def threshold_sentences(document: doc.AuditDocument) -> list[str]:
 
 def _balanced_beside(threshold: doc.Threshold, document: doc.AuditDocument) -> str:
     """Return balanced accuracy of the run, without which no gap is shown."""
+    # A threshold of a document that was not written here may name any metric
     metric = METRICS.get(threshold.metric)
     balanced = judged_estimate(replace(threshold, metric="balanced_accuracy"), document)
     if metric is None or metric.better >= 0 or balanced is None:

@@ -84,6 +84,7 @@ class MethodRow:
     def gap_verdict(self) -> str:
         """The verdict on the gap, empty if no change is shown."""
         judgement = self.judgement
+        # A gap that narrows at a cost, or by chance, is never only said to narrow
         if not self.narrows:
             return "widens the gap" if judgement.typical_gap else ""
         if self._group_costs:
@@ -110,7 +111,7 @@ class MethodRow:
 
     @property
     def verdicts(self) -> list[str]:
-        """What is shown of the gap, the worst group, both accuracies and single groups."""
+        """Verdicts on the gap, the worst group, both accuracies and single groups, if shown."""
         judgement = self.judgement
         balanced_verdict = ""
         # Where both accuracies move alike, one is named
@@ -158,17 +159,12 @@ class MethodRow:
     @property
     def gap_values(self) -> str:
         """The typical gap before and after: ``21.7 → 13.9``."""
-        return _before_after(
-            shown_value(self.before.typical_gap), shown_value(self.after.typical_gap)
-        )
+        return _before_after([self], "typical_gap")
 
     @property
     def balanced_values(self) -> str:
         """Balanced accuracy before and after, without which no gap is shown."""
-        return _before_after(
-            shown_value(self.before.balanced_accuracy),
-            shown_value(self.after.balanced_accuracy),
-        )
+        return _before_after([self], "balanced_accuracy")
 
 
 @dataclass(frozen=True)
@@ -223,18 +219,12 @@ class MethodOnTasks:
     @property
     def gap_values(self) -> str:
         """The typical gap before and after, means over tasks."""
-        return _before_after(
-            _mean([shown_value(row.before.typical_gap) for row in self.measured]),
-            _mean([shown_value(row.after.typical_gap) for row in self.measured]),
-        )
+        return _before_after(self.measured, "typical_gap")
 
     @property
     def balanced_values(self) -> str:
         """Balanced accuracy before and after, means over tasks."""
-        return _before_after(
-            _mean([shown_value(row.before.balanced_accuracy) for row in self.measured]),
-            _mean([shown_value(row.after.balanced_accuracy) for row in self.measured]),
-        )
+        return _before_after(self.measured, "balanced_accuracy")
 
     @property
     def cost(self) -> float | None:
@@ -244,6 +234,7 @@ class MethodOnTasks:
 
 def method_rows(document: doc.AuditDocument) -> list[MethodRow]:
     """Return a row for each run compared with the reference, by the change of the typical gap."""
+    # Costs are multiples of plain zero-shot, which need not be the reference
     zero_shot = None
     for run in document.runs:
         if run.adapter and run.adapter.name == "ZeroShot":
@@ -304,6 +295,7 @@ def methods_on_tasks(tasks: Sequence[NamedAudit]) -> list[MethodOnTasks]:
         ]
         methods.append(MethodOnTasks(name, rows, tuple(not_run)))
 
+    # A task that is harmed weighs as much as one that is helped
     def rank(method: MethodOnTasks) -> tuple[int, int, float]:
         change = sum(row.gap_change.value or 0.0 for row in method.measured)
         return method.n_harmed - method.n_shown, method.n_harmed, change
@@ -325,7 +317,10 @@ def _verb(direction: int, rising: str, falling: str) -> str:
     return rising if direction > 0 else falling
 
 
-def _before_after(before: float | None, after: float | None) -> str:
+def _before_after(rows: Sequence[MethodRow], metric: str) -> str:
+    """Return the means of a metric before and after: ``21.7 → 13.9``."""
+    before = _mean([shown_value(row.before.by_name()[metric]) for row in rows])
+    after = _mean([shown_value(row.after.by_name()[metric]) for row in rows])
     return f"{percent(before)} {ARROW} {percent(after)}"
 
 

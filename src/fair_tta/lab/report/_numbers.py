@@ -1,4 +1,4 @@
-"""How numbers and names are written: rates in percent, differences of rates in points."""
+"""Numbers and names as text: rates in percent, differences of rates in points."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ def rounded_percent(share: float | None) -> str:
     """Return ``72``; only 0 and 1 become ``0`` and ``100``: 0.996 is ``99.6``."""
     if share is None:
         return NOT_AVAILABLE
+    # 99.96 of 100 is not all of them: it gets digits until it differs from 100
     for digits in range(4):
         text = f"{100 * share:.{digits}f}"
         if 0 < float(text) < 100:
@@ -117,6 +118,7 @@ def plain_number(value: float, digits: int = 3) -> str:
     """
     if not math.isfinite(value):
         return NOT_AVAILABLE
+    # The exponent after rounding: 9.996 has that of 10
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
     text = f"{value:.{max(0, digits - 1 - exponent)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -138,12 +140,11 @@ def p_equals(p: float | None) -> str:
     return f"p{NO_BREAK_SPACE}{sign}{text}"
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """Return ``24.6 ms``, ``1.23 s`` or ``12,346 s``."""
-    if seconds is None:
-        return NOT_AVAILABLE
     if seconds < 1:
         return f"{plain_number(1000 * seconds)}{NO_BREAK_SPACE}ms"
+    # Long times are integers with separators
     number = plain_number(seconds) if seconds < 999.5 else f"{seconds:,.0f}"
     return f"{number}{NO_BREAK_SPACE}s"
 
@@ -181,6 +182,7 @@ def logit_text(logit: float) -> str:
 def group_name(sensitive: Mapping[str, str], target: str | None = None) -> str:
     """Return ``blond / man``; a group without values holds all images."""
     names = list(sensitive.values())
+    # The class comes first, as in the tables
     if target is not None:
         names.insert(0, target)
     return " / ".join(names) or "everybody"

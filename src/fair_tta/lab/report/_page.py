@@ -12,7 +12,6 @@ from PIL import Image
 from fair_tta._io import write_atomically
 from fair_tta.auditing import Audit
 from fair_tta.auditing._document import AuditDocument, ClassInGroup
-from fair_tta.auditing._judge import label_cautions
 from fair_tta.errors import FairTTAError
 from fair_tta.lab.report import _legends as legends
 from fair_tta.lab.report._drawings import (
@@ -22,14 +21,11 @@ from fair_tta.lab.report._drawings import (
     tradeoff_charts,
 )
 from fair_tta.lab.report._first_screen import FirstScreen, first_screen
-from fair_tta.lab.report._method_sentences import change_sentences
 from fair_tta.lab.report._numbers import group_name, image_count, percent, subtitle
 from fair_tta.lab.report._settings import sweeps
 from fair_tta.lab.report._templates import embedded_image, render
 from fair_tta.lab.report._verdict import (
-    audit_cards,
     audit_title,
-    short_verdict,
     title_of_tasks,
 )
 
@@ -128,13 +124,13 @@ def html_many(
         raise FairTTAError(
             "`audits` should have at least one entry (got none).", argument="audits"
         )
-    documents = [(heading, _document_of(audit)) for heading, audit, _ in audits]
-    galleries = [gallery for _, _, gallery in audits]
     sections = []
-    for number, (heading, document) in enumerate(documents, start=1):
-        gallery = galleries[number - 1]
+    for number, (heading, audit, gallery) in enumerate(audits, start=1):
+        document = _document_of(audit)
         sections.append(_section(f"audit-{number}", heading, document, gallery))
-    whole_tasks = [(name, audit.document) for name, audit in tasks] or documents
+    whole_tasks = [(name, audit.document) for name, audit in tasks]
+    if not tasks:
+        whole_tasks = [(part["heading"], part["document"]) for part in sections]
     # The first screen of a single audit is that of the page
     if len(sections) == 1:
         sections[0]["screen"] = None
@@ -178,9 +174,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
         "card.md.jinja",
         title=audit_title(document, title),
         document=document,
-        cards=audit_cards([("", document)]),
-        cautions=label_cautions(document),
-        changes=change_sentences(document),
+        screen=first_screen([("", document)]),
         limits=limits,
         cells=cells[:MAX_CARD_GROUPS],
         n_left_out=n_left_out,
@@ -233,6 +227,7 @@ def _render_page(
     **values: Any,
 ) -> str:
     """Fill in the template; the subtitle is about the documents."""
+    # Several tasks have different groups and classes
     first = documents[0]
     n_groups = len(first.runs[0].groups)
     n_classes = len(first.data.targets)
@@ -265,6 +260,7 @@ def _section(
         image_groups.append((f"{name}-images-{number}", group, images))
         links[group] = f"#{name}-images-{number}"
 
+    # The rows of the chart lead to the images of their group
     screen = first_screen([("", document)])
     found_sweeps = sweeps(document)
     drawn_sweeps = []
@@ -275,10 +271,8 @@ def _section(
         "drawing": _draw(screen, links),
         "id": name,
         "heading": heading,
-        "short": short_verdict(document),
         "level": 2 if heading is None else 3,
         "document": document,
-        "changes": change_sentences(document),
         "sweeps": drawn_sweeps,
         "more_sweeps": len(found_sweeps[MAX_SWEEPS:]),
         "gallery": image_groups,
@@ -332,6 +326,7 @@ def _cells_of_runs(
     document: AuditDocument,
 ) -> list[tuple[str, list[ClassInGroup]]]:
     """Return each class in each group with its figures in every run."""
+    # All runs have the groups and classes of the first, in its order
     rows = []
     for group_index, group in enumerate(document.runs[0].groups):
         for class_index, cell in enumerate(group.classes):

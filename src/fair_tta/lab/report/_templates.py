@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image
 
 from fair_tta._io import printable
+from fair_tta.lab.report import _examination_text as examination_text
 from fair_tta.lab.report import _legends as legends
 from fair_tta.lab.report import _numbers as numbers
+from fair_tta.lab.report._method_sentences import change_sentences
 from fair_tta.lab.report._settings import flat_settings
+from fair_tta.lab.report._verdict import short_verdict
 from fair_tta.metrics.definitions import METRICS
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    # Filters write one value; the globals are functions that need more than one
     environment.filters |= {
         "count": numbers.count,
         "duration": numbers.duration,
@@ -61,10 +65,13 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "METRICS": METRICS,
+        "examination_text": examination_text,
+        "change_sentences": change_sentences,
         "flat_settings": flat_settings,
         "group_name": numbers.group_name,
         "image_count": numbers.image_count,
         "legends": legends,
+        "short_verdict": short_verdict,
         "table_cell": numbers.table_cell,
     }
     return environment
@@ -83,7 +90,7 @@ def for_markdown(text: object) -> str:
 
 
 class EmbeddedImage(NamedTuple):
-    """What an ``img`` element needs.
+    """The attributes of an ``img`` element.
 
     Attributes:
         source: the image itself, as a data URL.

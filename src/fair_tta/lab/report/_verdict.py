@@ -135,8 +135,8 @@ def wrong_card(document: AuditDocument, task: str = "") -> Card:
     accuracy = run.metrics.accuracy
     gap = run.metrics.typical_gap
     if shown_value(accuracy) is None:
-        where = f" on {task}" if task else ""
-        return Card("What is seen", f"No figure is shown{where}: {accuracy.reason}.")
+        on_task = f" on {task}" if task else ""
+        return Card("What is seen", f"No figure is shown{on_task}: {accuracy.reason}.")
 
     details = f"Typical gap {figure_in_words(gap, '')}."
     if shown_value(gap) is not None:
@@ -170,6 +170,7 @@ def wrong_card(document: AuditDocument, task: str = "") -> Card:
 
 def _advice_card(document: AuditDocument, row: MethodRow) -> Card:
     """Return what to do with the featured method, and the groups to check."""
+    # The order matters: harm is named before a gain, and chance before the worst group
     judgement = row.judgement
     losers = _losers_sentence(document, row)
     if row.narrows and row.harms:
@@ -199,6 +200,7 @@ def _losers_sentence(document: AuditDocument, row: MethodRow) -> str:
     losers = [group for group in groups if group.direction < 0]
     if not losers:
         return ""
+    # The group that loses most comes first
     losers.sort(key=lambda group: group.after - group.before)
     most = rounded_percent(losers[0].before - losers[0].after)
     least = rounded_percent(losers[-1].before - losers[-1].after)
@@ -224,6 +226,7 @@ def _cards_of_tasks(tasks: Sequence[NamedAudit]) -> list[Card]:
     for (task, _), row in zip(tasks, best.rows, strict=True):
         if row is not None:
             measured.append((task, row))
+    # No gap without balanced accuracy
     figures = []
     for task, row in measured[:_MAX_TASKS_OF_CARD]:
         gap = f"{row.gap_values} {interval(row.gap_change, signed=True)}".rstrip()
