@@ -296,6 +296,11 @@ class Chained(Adapter):
     then: UsesTexts
 
     def __post_init__(self) -> None:
+        if isinstance(self.first, Chained):
+            raise FairTTAError(
+                f"a chain has two methods, not three (got {self.then!r} after {self.first!r}): "
+                "leave one out."
+            )
         self._check_part("first", self.first, FindsTexts, "TPT()")
         self._check_part("second", self.then, UsesTexts, "OrthCali()")
 
@@ -337,10 +342,9 @@ class Chained(Adapter):
         for part in self.parts:
             part._check_task(task)
 
-    def __rshift__(self, then: object) -> Chained:
-        raise FairTTAError(
-            f"a chain has two methods, not three (got {then!r} after {self!r}): leave one out."
-        )
+    def __rshift__(self, then: Any) -> Chained:
+        """Raise an error: a chain has two methods."""
+        return Chained(self, then)  # type: ignore[arg-type]
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         """Return the outcome of the second, completed by that of the first."""

@@ -81,8 +81,8 @@ def encode_in_batches(
     """Yield features of images, `batch_size` at a time; stored ones in chunks."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
-            f"`images` should be many reference images (got one {type(images).__name__}; "
-            "features: Features(array)).",
+            f"`images` should be several reference images (got one {type(images).__name__}); pass "
+            "their features as Features(array).",
             argument="images",
         )
     warn_if_other_model(images, classifier._task)
@@ -433,7 +433,7 @@ def load_saved_method(path: str | os.PathLike[str], classes: Iterable[type[T]]) 
         method: T = method_class(**settings)
     except (TypeError, ValueError, OverflowError) as error:
         raise FairTTAError(
-            f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "
-            f"({error})."
+            f"{os.fspath(path)!r} has settings that {reference.method} does not accept "
+            f"({str(error).rstrip('.')}): fit again."
         ) from error
     return method
