@@ -323,7 +323,7 @@ def test_a_directory_without_all_weights_is_refused(tmp_path: Path) -> None:
     transformers.CLIPForImageClassification(model.config).save_pretrained(tmp_path)
     transformers.CLIPProcessor(images, tokenizer).save_pretrained(tmp_path)
     with pytest.raises(
-        ModelError, match="is not a whole CLIPModel: weights are missing, such as"
+        ModelError, match="lacks weights of a CLIPModel, such as"
     ):
         resolve(tmp_path)
 
