@@ -23,7 +23,7 @@ from fair_tta.lab.cli._names import parse_sensitive_texts, parse_target_texts
 from fair_tta.prompts._templates import Templates, parse_template
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._features import FeatureFile
+    from fair_tta.datasets._feature_files import FeatureFile
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class EncoderOptions(ModelOptions):
     def _read_features(self, id_column: str | None) -> FeatureFile | None:
         if self.features is None:
             return None
-        from fair_tta.datasets._features import read_features
+        from fair_tta.datasets._feature_files import read_features
         from fair_tta.datasets._image_paths import summarize_names
 
         stored = read_features(self.features, id_column=id_column)
