@@ -105,7 +105,7 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
     chance = 1 / len(document.data.targets)
     if median is not None and median < chance + _NEAR_CHANCE * (1 - chance):
         yield (
-            f"{run.name} is hardly sure of any answer",
+            f"{run.name} is barely confident in any answer",
             f"median confidence {percent_sign(median)}, by chance {percent_sign(chance)}",
         )
 
