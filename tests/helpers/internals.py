@@ -226,8 +226,8 @@ from fair_tta.lab.report._verdict import CONFIRM
 from fair_tta.lab.report._verdict import by_gap
 from fair_tta.lab.report._verdict import audit_cards
 from fair_tta.lab.report._verdict import audit_title
-from fair_tta.lab.report._groups import changed_groups
-from fair_tta.lab.report._groups import group_sentences
+from fair_tta.lab.report._changed_groups import changed_groups
+from fair_tta.lab.report._changed_groups import group_sentences
 from fair_tta.lab.report._verdict import short_verdict
 from fair_tta.lab.report._verdict import title_of_tasks
 from fair_tta.lab.runs import _local as local_module
