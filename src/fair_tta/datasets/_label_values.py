@@ -72,7 +72,7 @@ class LabelValues:
         if len(values) > _MAX_VALUES:
             raise DatasetError(
                 f"column {column!r} of {str(self.labels.file)!r} holds more than {_MAX_VALUES} "
-                "different values: is it the right one?"
+                "different values: is it the right column?"
             )
         self.check_spellings(column)
         return sorted({self.labels._label_of(column, value) for value in values})
@@ -121,9 +121,7 @@ class LabelValues:
                 if self.labels._label_of(column, value) in named[column]:
                     allowed[column].add(value)
                     continue
-                unknown.append(
-                    f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
-                )
+                unknown.append(f"{column} {value!r} ({_count_rows(n)})")
                 # Suggest a label that differs in its spelling only
                 label = label_by_meaning.get(cell_meaning(value))
                 if label is not None:
@@ -235,6 +233,10 @@ def _typing_ease(label: str) -> tuple[bool, int]:
     return escape_invisible(label) == label, -len(label) if is_number else 0
 
 
+def _count_rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
 def describe_spellings(
     column: str, file: Path, content: str, counts: Mapping[str, int]
 ) -> str | None:
@@ -250,7 +252,8 @@ def describe_spellings(
     lists = []
     for spellings in groups[:_SHOWN_SPELLINGS]:
         cells = [
-            f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
+            f"{escape_invisible(cell)!r} ({_count_rows(counts[cell])})"
+            for cell in spellings
         ]
         lists.append(" and ".join(cells))
     return f"column {column!r} of {file.name!r} holds {content} that read alike: {'; '.join(lists)}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from checks import picture
-from cli_fixtures import NAMES, call
+from cli_fixtures import NAMES, call, flat
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 from internals import printable, walk_images
@@ -37,14 +37,14 @@ def options(model: str) -> list[str]:
     return ["--model", model, "--views", "4", *NAMES]
 
 
-def expected(model: str, path: str, **more: Any) -> Any:
+def expected(model: str, path: str, **more_options: Any) -> Any:
     clf = FairTPTClassifier(
         model,
         {"cat": "of a cat", "dog": "of a dog, black"},
         {"sensitive": {"water": "on water", "land": "on land"}},
         "a photo {target} {sensitive}.",
         views=AugMix(4),
-        **{"adapter": AssociationCorrection(), **more},
+        **{"adapter": AssociationCorrection(), **more_options},
     )
     return clf.predict(path)
 
@@ -55,7 +55,7 @@ def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> N
     file = tmp_path / "templates.txt"
     file.write_text("\n".join([sentences[1], "", ""]), "utf-8")
     image, method = str(pictures / "b.png"), ("--adapter", "association-correction")
-    wanted = FairTPTClassifier(
+    prediction = FairTPTClassifier(
         tiny_model,
         {"cat": "of a cat", "dog": "of a dog, black"},
         {"sensitive": {"water": "on water", "land": "on land"}},
@@ -64,20 +64,27 @@ def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> N
     ).predict(image)
     names = NAMES[: NAMES.index("--template")]
     for second in (sentences[1], f"@{file}"):
-        given = ["--template", sentences[0], "--template", second]
+        templates = ["--template", sentences[0], "--template", second]
         out = call(
-            "predict", image, "--model", tiny_model, *names, *given, *method, "--json"
+            "predict",
+            image,
+            "--model",
+            tiny_model,
+            *names,
+            *templates,
+            *method,
+            "--json",
         )
         assert json.loads(out.stdout)["probabilities"] == pytest.approx(
-            wanted.probabilities
+            prediction.probabilities
         )
     for wrong, message in (
         ("@no/file.txt", "'no/file.txt' could not be read"),
         ("a photo.", "should have a slot for the target"),
     ):
-        given = ["--template", wrong]
-        out = call("predict", image, "--model", tiny_model, *names, *given, code=2)
-        assert message in " ".join(out.stderr.replace("│", " ").split())
+        templates = ["--template", wrong]
+        out = call("predict", image, "--model", tiny_model, *names, *templates, code=2)
+        assert message in flat(out.stderr)
     tuned = "--template", sentences[1], "--adapter", "fair-tpt"
     out = call("predict", image, *options(tiny_model), *tuned, code=3)
     assert "FairTPT tunes the words of one template (got 2)" in out.stderr
@@ -89,12 +96,12 @@ def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None
     names = ["[bold]ü, 'x'\n\x1b[31m.PNG", "b.png", "deep/er/a.jpg"]
     assert [row["image"] for row in rows] == [str(pictures / name) for name in names]
     for row in rows:
-        wanted = expected(tiny_model, row["image"])
+        prediction = expected(tiny_model, row["image"])
         assert row["error"] is None
-        assert row["label"] == wanted.label
-        assert row["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-5)
+        assert row["label"] == prediction.label
+        assert row["probabilities"] == pytest.approx(prediction.probabilities, abs=1e-5)
         assert row["sensitive_entropy"] == pytest.approx(
-            wanted.sensitive_entropy, abs=1e-5
+            prediction.sensitive_entropy, abs=1e-5
         )
 
 
@@ -111,12 +118,12 @@ def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
     assert len(rows) == 3
     names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
     for row in rows:
-        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
-        assert row["label"] == wanted.label
-        assert float(row["p: dog"]) == pytest.approx(wanted.probabilities["dog"])
+        prediction = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
+        assert row["label"] == prediction.label
+        assert float(row["p: dog"]) == pytest.approx(prediction.probabilities["dog"])
         assert row["error"] == ""
         assert row["zero-shot label"] == max(
-            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
+            prediction.zero_shot, key=lambda t: prediction.zero_shot[t]
         )
 
 
@@ -127,10 +134,10 @@ def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None
     rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
     names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
     for row in rows:
-        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
+        prediction = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
         assert 0 < float(row["p: dog"]) < 1
         assert row["zero-shot label"] == max(
-            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
+            prediction.zero_shot, key=lambda t: prediction.zero_shot[t]
         )
     out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
     assert "'own.py' has no 'Hard': it has SoftVote." in out.stderr
@@ -157,10 +164,10 @@ def test_broken_pictures_do_not_stop_the_others(
     files = [
         str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")
     ]
-    for way in ("--json", "--csv"):
-        out = call("predict", *files, *options(tiny_model), way, code=4)
+    for output_format in ("--json", "--csv"):
+        out = call("predict", *files, *options(tiny_model), output_format, code=4)
         assert "3 of 4 images could not be used." in out.stderr
-        if way == "--json":
+        if output_format == "--json":
             rows = [json.loads(line) for line in out.stdout.splitlines()]
         else:
             rows = list(csv.DictReader(io.StringIO(out.stdout)))
@@ -271,52 +278,11 @@ def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
     assert call(*arguments, "--model", "miniature").stderr == ""
 
 
-def test_usage_errors(pictures: Path, tiny_model: str) -> None:
-    one = str(pictures / "b.png")
-    for arguments, message in (
-        ([one], "--targets"),
-        ([one, "--targets", "cat"], "at least two values"),
-        ([one, "--targets", "a,b", "--sensitive", "x"], "at least two values"),
-        ([one, "--targets", "a,b", "--adapter", "nix"], "there is no adapter"),
-        ([one, "--targets", "a,b", "--template", "no slot"], "slot for the target"),
-        ([one, "--targets", "a,b", "--json", "--csv"], "choose one of"),
-    ):
-        out = call("predict", *arguments, "--model", tiny_model, code=2)
-        assert message in " ".join(out.stderr.replace("│", "").split())
-
-
-def test_input_that_cannot_be_used(
-    pictures: Path, tiny_model: str, tmp_path: Path
-) -> None:
-    targets = ("--targets", "a,b")
-    out = call(
-        "predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3
-    )
-    assert out.stderr.startswith("Error: `--model '/no/model'` could not be loaded")
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2
-    )
-    assert "it needs sensitive attribute values" in out.stderr
-    (tmp_path / "nothing").mkdir()
-    out = call(
-        "predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3
-    )
-    assert "Error: no image was found: name image files" in out.stderr
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3
-    )
-    assert "Error: `--device` 'nix' cannot be used" in out.stderr
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3
-    )
-    assert "Error: `--dtype` should be 'auto', 'float32', 'float16'" in out.stderr
-
-
 @pytest.mark.parametrize(
     "more", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
 )
 def test_precision(
-    pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]
+    pictures: Path, tiny_model: str, tmp_path: Path, more_options: list[str]
 ) -> None:
     """Workers load the model as the driver does: another precision would be another model."""
     arguments = [
@@ -328,35 +294,16 @@ def test_precision(
         "--csv",
     ]
     half = call(
-        *arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more
+        *arguments,
+        "--dtype",
+        "bfloat16",
+        "--out",
+        str(tmp_path / "half"),
+        *more_options,
     )
     full = call(*arguments)
     assert half.stdout.count("\n") == full.stdout.count("\n")
     assert half.stdout != full.stdout
-
-
-@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
-def test_a_method_that_is_not_fitted(
-    pictures: Path, tiny_model: str, more: list[str]
-) -> None:
-    arguments = [
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--adapter",
-        "logit-balance",
-    ]
-    out = call(*arguments, *more, code=2)
-    assert "'logit-balance' must be fitted: name a folder" in " ".join(
-        out.stderr.split()
-    )
-
-
-def test_folders_are_read_in_order(tmp_path: Path) -> None:
-    for i in range(25):
-        (tmp_path / f"{i:02d}.png").touch()
-    everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
-    assert list(walk_images([str(tmp_path)])) == everything
 
 
 def test_kept_answers_samples_and_messages(
@@ -373,15 +320,16 @@ def test_kept_answers_samples_and_messages(
         *NAMES,
     ]
 
-    def rows(*more: str) -> list[list[str]]:
+    def rows(*more_options: str) -> list[list[str]]:
         return [
-            row[:2] for row in csv.reader(io.StringIO(call(*arguments, *more).stdout))
+            row[:2]
+            for row in csv.reader(io.StringIO(call(*arguments, *more_options).stdout))
         ][1:]
 
-    whole = rows()
+    all_rows = rows()
     for _ in range(2):
-        assert rows("--out", str(tmp_path / "out")) == whole
-    assert rows("--limit", "2") == whole[:2]
+        assert rows("--out", str(tmp_path / "out")) == all_rows
+    assert rows("--limit", "2") == all_rows[:2]
     assert len(rows("--sample", "2")) == 2
     assert (
         "it has no effect without --out" in call(*arguments, "--restart", code=2).stderr

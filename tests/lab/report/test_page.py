@@ -489,9 +489,9 @@ def test_the_card_has_the_figures() -> None:
             )
     cells = []
     for group in document.runs[0].groups:
-        for cell in group.classes:
-            name = f"{cell.target} / {group.sensitive['gender']}"
-            cells.append([name, str(cell.n)])
+        for of_class in group.classes:
+            name = f"{of_class.target} / {group.sensitive['gender']}"
+            cells.append([name, str(of_class.n)])
     assert [row[:2] for row in groups[1:]] == cells
     assert document.data.hash in text
     assert "do not show the model to be fair" in text

@@ -170,7 +170,8 @@ def limits(document: doc.AuditDocument) -> dict[str, str]:
             )
         texts["Many comparisons"] = (
             f"{marks} Picking the best of several methods on these images picks luck too: on new "
-            "images it will do less well on average. Confirm a choice on images that took no part in it."
+            "images it will do less well on average. Confirm a choice on images that took no part "
+            "in it."
         )
     return texts | {
         "The worst group is a minimum": "The lowest of several measured accuracies is lower, on "

@@ -199,7 +199,7 @@ def _choose_vectors(arrays: dict[str, Any]) -> str:
             matrices.append(name)
     if len(matrices) != 1:
         raise ValueError(
-            f"one array 'features' should hold its vectors; found {matrices}"
+            f"vectors should be an array 'features' or the only matrix of floats (got {matrices})"
         )
     return matrices[0]
 
