@@ -43,7 +43,7 @@ def plain(report: str) -> str:
 
 
 def screen_of(make: Callable[[], Tasks]) -> Callable[[Path], str]:
-    """Return a case: all that the first screen says of tasks, and the changes of a single one."""
+    """Return a case: all that the first screen says of tasks."""
 
     def case(folder: Path) -> str:
         with warnings.catch_warnings():
@@ -69,9 +69,9 @@ def screen_of(make: Callable[[], Tasks]) -> Callable[[Path], str]:
         for method in screen.methods:
             lines.append(f"* {method.name}: {method.verdict} {method.tone}".rstrip())
         lines.append(screen.legend)
-        if is_single:
-            lines += change_sentences(document)
-            lines.append(cost_sentence(document))
+        # Where a cost is known, what is said below the first screen too
+        if cost_sentence(document):
+            lines += [*change_sentences(document), cost_sentence(document)]
         return plain("\n".join(line for line in lines if line))
 
     return case

@@ -225,9 +225,9 @@ def test_every_number_of_the_groups_is_that_of_the_document(
                 cell = run["groups"][g]["classes"][c]
                 assert text.startswith(shown(cell["true_positive_rate"]))
                 worst = run["worst_group"]["(y, s)"]
-                name = (target, run["groups"][g]["sensitive"])
+                cell_name = (target, run["groups"][g]["sensitive"])
                 assert ("worst group" in text) == (
-                    (worst["target"], worst["sensitive"]) == name
+                    (worst["target"], worst["sensitive"]) == cell_name
                 )
 
 
