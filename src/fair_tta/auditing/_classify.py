@@ -197,7 +197,7 @@ def _known_values(
         unknown = [repr(value) for value in values if value not in names]
         if attribute not in columns or unknown:
             raise FairTTAError(
-                f"{type(adapter).__name__} has to know the true values: `sensitive` should have "
+                f"{type(adapter).__name__} needs the true values: `sensitive` should have "
                 f"{attribute!r} with values among {list(names)} (got "
                 f"{', '.join(unknown[:_MAX_LISTED]) or list(columns)}).",
                 argument="sensitive",
