@@ -87,6 +87,7 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if not missing:
         backend: Backend = model
         return backend
+    # A pipeline of transformers.
     if getattr(model, "task", None) == "zero-shot-image-classification":
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
@@ -166,8 +167,10 @@ def _local_models(name: str) -> list[str]:
 
 
 def _from_tuple(parts: tuple[Any, ...]) -> Backend:
+    # (model, processor) of transformers
     if len(parts) == 2 and hasattr(parts[0], "config"):
         return _from_transformers(*parts)
+    # (model, preprocess, tokenizer) of open_clip
     if len(parts) == 3 and hasattr(parts[0], "encode_image") and callable(parts[1]):
         model, preprocess, tokenizer = parts
         if callable(tokenizer) and not hasattr(tokenizer, "transforms"):
@@ -184,6 +187,7 @@ def _from_tuple(parts: tuple[Any, ...]) -> Backend:
 
 
 def _from_transformers(model: Any, processor: Any) -> Backend:
+    # A model that was loaded from the hub or a folder says where its processor is.
     if processor is None:
         name = getattr(model, "name_or_path", "")
         if not name:
@@ -279,6 +283,7 @@ def load(
     dtype: str | torch.dtype | None = None,
 ) -> Backend:
     """Return `resolve(model)` on a device and in a dtype; see `FairTPTClassifier`."""
+    # An object is the user's: it stays where and as it is.
     is_loaded = isinstance(model, str | Path)
     for name, argument in (("device", device), ("dtype", dtype)):
         if argument is not None and not is_loaded:
