@@ -27,6 +27,7 @@ from fair_tta.metrics._columns import (
     number_in_order,
     read_column,
     read_sensitive,
+    sensitive_argument,
     unique_names,
 )
 from fair_tta.metrics._estimates import GroupBy, group_label, list_names
@@ -307,8 +308,9 @@ def read_answer_table(
     for attribute, column in columns.items():
         value_names = unique_names("values", listed_values.get(attribute), column)
         all_values[attribute] = value_names
-        argument = f"sensitive[{attribute!r}]"
-        codes = encode_names(argument, column, "values", value_names)
+        codes = encode_names(
+            sensitive_argument(attribute), column, "values", value_names
+        )
         group_codes = group_codes * len(value_names) + codes
 
     return AnswerTable(

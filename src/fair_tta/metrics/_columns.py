@@ -121,8 +121,15 @@ def read_sensitive(
                 f"attributes of `sensitive` should be strings (got {attribute!r}).",
                 argument="sensitive",
             )
-        columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
+        columns[attribute] = read_column(sensitive_argument(attribute), column, length)
     return columns
+
+
+def sensitive_argument(attribute: str) -> str:
+    """Return the words for the column of an attribute in messages."""
+    if attribute == DEFAULT_ATTRIBUTE:
+        return "sensitive"
+    return f"sensitive[{attribute!r}]"
 
 
 def _columns_of_frame(frame: Any) -> dict[str, Any]:
