@@ -25,11 +25,11 @@ import math
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from fair_tta._io import write_atomically
 from fair_tta.metrics import Bootstrap, definitions
 from fair_tta.metrics._answer_table import AnswerTable
 from fair_tta.metrics._calibration import mean_estimate
+from fair_tta.metrics._estimates import Estimate
 from fair_tta.metrics._metric import MetricDefinition, RateMetric
 from fair_tta.metrics._rates import true_positive_rates
 from fair_tta.metrics._types import Floats, Ints
@@ -54,21 +55,20 @@ from fair_tta.metrics.intervals._extremes import MaxMinInterval
 from fair_tta.metrics.intervals._noise import CellRates
 
 LEVEL = 0.95
-HOLDS = 0.94  # at least, in every design
-# These hold in just 95 %: of 1,000 audits fewer than 94 of 100 may be chance. The first two are
-# counted on MANY audits too, where that is not.
-CALIBRATED = ("accuracy", "balanced", "ATC")
-MANY = 10_000
-FALSE, FALSE_ANYWHERE = (
-    0.03,
-    0.04,
-)  # at most, over all designs without the effect, and in any
-SHOWN = {
-    "WGA": 0.50,
-    "bias": 0.40,
-    "EOD": 0.52,
-}  # at least, mean over designs with the effect
-TYPICAL_GAP_SHOWN = {
+MIN_COVERAGE = 0.94  # in every design
+
+# These hold in just 95 %, so fewer than 94 of 100 may be chance in 1,000 audits. Accuracy and
+# balanced accuracy are counted on `MANY_AUDITS` too, where it may not.
+EXACT_FIGURES = ("accuracy", "balanced", "ATC")
+MANY_AUDITS = 10_000
+
+# Shares of audits that show a change which is not there.
+MAX_FALSE = 0.03  # mean over designs
+MAX_FALSE_IN_DESIGN = 0.04
+
+# Shares of audits that show a change which is there, mean over designs.
+MIN_SHOWN = {"WGA": 0.50, "bias": 0.40, "EOD": 0.52}
+MIN_TYPICAL_GAP_SHOWN = {
     "birds-like 2x2 of 100: gap 30 -> 18": 0.85,
     "7x2 of 140: worst tied, all lifted .1": 0.85,
     "5 classes x 2 of 100: gaps 30 -> 10": 0.85,
@@ -88,26 +88,28 @@ FIGURES: dict[str, MetricDefinition] = {
 
 
 def square_gap(table: Floats) -> float:
-    """The mean squared difference between two groups of a class, pair by pair; NaN if none."""
-    n, rates = table.sum(-1), true_positive_rates(table)
-    squared_gaps = []
+    """Return the mean squared difference between two groups of a class, pair by pair.
+
+    NaN if no class has two groups. This is the square of the true typical gap, by another formula
+    than the library's.
+    """
+    n = table.sum(-1)
+    rates = true_positive_rates(table)
+    class_means = []
     for c in range(n.shape[1]):
-        class_rates = rates[n[:, c] > 0, c]
-        if len(class_rates) > 1:
-            pairs = [
-                (a - b) ** 2 for i, a in enumerate(class_rates) for b in class_rates[:i]
-            ]
-            squared_gaps.append(float(np.mean(pairs)))
-    return float(np.mean(squared_gaps)) if squared_gaps else math.nan
+        differences = [
+            first - second for first, second in combinations(rates[n[:, c] > 0, c], 2)
+        ]
+        if differences:
+            class_means.append(float(np.mean(np.square(differences))))
+    return float(np.mean(class_means)) if class_means else math.nan
 
 
 def value(figure: MetricDefinition, table: Floats) -> float:
-    """The true figure of expected confusion counts."""
-    return (
-        float(figure(table))
-        if isinstance(figure, RateMetric)
-        else math.sqrt(square_gap(table))
-    )
+    """Return the true figure of expected confusion counts."""
+    if isinstance(figure, RateMetric):
+        return float(figure(table))
+    return math.sqrt(square_gap(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,24 +137,25 @@ class Design:
     @cached_property
     def tables(self) -> tuple[Floats, Floats]:
         """Expected confusion counts before and after: ``[groups, true, predicted]``."""
-        tables = []
-        for right in (self.right, self.right - self.lost + self.won):
-            wrong = self._wrong()
-            table = (1 - right)[..., None] * wrong
-            classes = np.arange(self.n.shape[1])
-            table[:, classes, classes] = right
-            tables.append(table * self.n[..., None])
-        return tables[0], tables[1]
+        before = self._expected_counts(self.right)
+        after = self._expected_counts(self.right - self.lost + self.won)
+        return before, after
+
+    def _expected_counts(self, right: Floats) -> Floats:
+        counts = (1 - right)[..., None] * self._wrong()
+        classes = np.arange(self.n.shape[1])
+        counts[:, classes, classes] = right
+        return counts * self.n[..., None]
 
     def _wrong(self) -> Floats:
-        """Shares of wrong answers: ``[true, predicted]``."""
+        """Return the shares of wrong answers: ``[true, predicted]``."""
         classes = self.n.shape[1]
         if self.next_class:
             return np.roll(np.eye(classes), 1, axis=1)
         return (1 - np.eye(classes)) / max(1, classes - 1)
 
     def truth(self, figure: MetricDefinition) -> float:
-        """The true change."""
+        """Return the true change."""
         before, after = self.tables
         return value(figure, after) - value(figure, before)
 
@@ -172,100 +175,105 @@ class Design:
         return pairs
 
     def oracle(self, figure: MetricDefinition) -> float:
-        """How often somebody shows the change who knows the variance and which groups matter."""
+        """Return how often an oracle shows the change that knows variances and extreme groups.
+
+        The extreme groups before and after, so the figure is linear, and its variance follows from
+        its gradient (the delta method).
+        """
         function = figure if isinstance(figure, RateMetric) else square_gap
-        # of equal groups one is the worst
-        luck = np.random.default_rng(0).uniform(
-            0.999999, 1.000001, self.tables[0].shape
-        )
-        slopes = []
-        for table in self.tables:
-            shares, gradient = table * luck, np.zeros_like(table)
-            for cell in np.ndindex(table.shape):
-                moved = shares.copy()
-                moved[cell] += 1e-7 * self.n[cell[:2]]
-                gradient[cell] = (
-                    float(function(moved)) - float(function(shares))
-                ) / 1e-7
-            slopes.append(gradient)
-        weight = (
-            slopes[1][:, :, None, :] - slopes[0][:, :, :, None]
-        )  # of an image with such answers
-        middle = (self.pairs * weight).sum((2, 3), keepdims=True)
-        variance = (
-            (self.pairs * (weight - middle) ** 2).sum((2, 3)) / np.maximum(1, self.n)
-        ).sum()
-        change = float(function(self.tables[1])) - float(function(self.tables[0]))
+        # Of equal groups one has to be the worst.
+        shape = self.tables[0].shape
+        tie_breaker = np.random.default_rng(0).uniform(0.999999, 1.000001, shape)
+        before, after = self.tables
+        gradient_before = self._gradient(function, before * tie_breaker)
+        gradient_after = self._gradient(function, after * tie_breaker)
+        # By how much an image with these answers changes the figure.
+        effect = gradient_after[:, :, None, :] - gradient_before[:, :, :, None]
+        mean = (self.pairs * effect).sum((2, 3), keepdims=True)
+        variances = (self.pairs * (effect - mean) ** 2).sum((2, 3))
+        variance = (variances / np.maximum(1, self.n)).sum()
+        change = float(function(after)) - float(function(before))
         if variance < 1e-15:
             return float(abs(change) > 1e-9)
         return float(ndtr(abs(change) / math.sqrt(variance) + ndtri((1 - LEVEL) / 2)))
 
-    def fair_oracle(self, figure: MetricDefinition, draws: int = 2000) -> float:
-        """How often somebody shows the change who knows the variance and the extreme before.
+    def _gradient(self, function: Callable[[Floats], Any], table: Floats) -> Floats:
+        """Return the derivative by the share of each answer: ``[groups, true, predicted]``."""
+        step = 1e-7
+        gradient = np.zeros_like(table)
+        for cell in np.ndindex(table.shape):
+            moved = table.copy()
+            moved[cell] += step * self.n[cell[:2]]
+            gradient[cell] = (float(function(moved)) - float(function(table))) / step
+        return gradient
 
-        Which form is the extreme after is not known, so each has to lie on the same side: the upper
-        end is the largest over all forms after. For a figure that rises runs are exchanged. Figures
-        without extremes have one oracle.
+    def fair_oracle(self, figure: MetricDefinition, draws: int = 2000) -> float:
+        """Return how often an oracle shows the change that knows variances and the extreme before.
+
+        It does not know which form is the extreme after, so each has to lie on the same side: the
+        upper end is the largest over all forms after. For a figure that rises runs are exchanged.
+        Figures without extremes have one oracle.
         """
-        change = (
-            figure.intervals.change
-            if isinstance(figure, RateMetric) and figure.intervals
-            else None
-        )
+        if not isinstance(figure, RateMetric) or figure.intervals is None:
+            return self.oracle(figure)
+        change = figure.intervals.change
         if not isinstance(change, MaxMinInterval):
             return self.oracle(figure)
-        runs = [self._rates(draws), self._rates(None)]
-        forms, true_forms = ([change.forms(run) for run in of] for of in runs)
-        largest = [np.mean([form.max() for form in run]) for run in true_forms]
-        known, guarded = (0, 1) if largest[1] < largest[0] else (1, 0)
-        remainders = []
-        for c, true_form in enumerate(true_forms[known]):
-            extreme = int(true_form[:, 0].argmax())
-            remainders.append(forms[guarded][c] - forms[known][c][extreme])
-        return float(np.mean(upper_ends(remainders) < 0))
+        true_forms = [change.forms(rates) for rates in self._true_rates()]
+        drawn_forms = [change.forms(rates) for rates in self._drawn_rates(draws)]
+        largest_before, largest_after = (
+            np.mean([form.max() for form in forms]) for forms in true_forms
+        )
+        known, guarded = (0, 1) if largest_after < largest_before else (1, 0)
+        differences = []
+        for c, forms in enumerate(true_forms[known]):
+            extreme = int(forms[:, 0].argmax())
+            differences.append(drawn_forms[guarded][c] - drawn_forms[known][c][extreme])
+        return float(np.mean(upper_ends(differences) < 0))
 
-    def _rates(self, draws: int | None) -> list[CellRates]:
-        """Rates before and after: the expected ones, or those of so many drawn audits."""
+    def _true_rates(self) -> list[CellRates]:
+        """Return the expected rates before and after, as one draw."""
+        return self._rates_of(self.pairs[None] * self.n[..., None, None])
+
+    def _drawn_rates(self, draws: int) -> list[CellRates]:
+        """Return the rates before and after of drawn audits."""
         groups, classes = self.n.shape
-        counts = self.pairs[None] * self.n[..., None, None]
-        if draws is not None:
-            generator = np.random.default_rng(0)
-            shape = (draws, classes, classes)
-            drawn = [
-                generator.multinomial(self.n[g, c], self._shares(g, c), draws).reshape(
-                    shape
-                )
-                for g, c in np.ndindex(groups, classes)
-            ]
-            counts = np.stack(drawn, 1).reshape(draws, groups, *shape[1:], classes)
-        cell_rates = []
-        for of_after in (4, 3):
-            table = np.moveaxis(
-                counts.sum(of_after), 0, -1
-            )  # [groups, true, predicted, draws]
-            n = self.n.astype(np.float64)
-            of_group = np.maximum(1, n.sum(1))[:, None]
-            right = np.einsum("gccd->gcd", table)
-            rates = (
-                right / np.maximum(1, n)[..., None],
-                table.sum(1) / of_group[..., None],
+        generator = np.random.default_rng(0)
+        drawn = []
+        for g, c in np.ndindex(groups, classes):
+            shares = np.maximum(0.0, self.pairs[g, c].ravel())
+            drawn.append(
+                generator.multinomial(self.n[g, c], shares / shares.sum(), draws)
             )
-            cell_rates.append(CellRates(*rates, right.sum(1) / of_group, n))
-        return cell_rates
+        counts = np.stack(drawn, 1)
+        return self._rates_of(counts.reshape(draws, groups, classes, classes, classes))
 
-    def _shares(self, group: int, target: int) -> Floats:
-        """Probabilities of both answers of an image, which add up to 1."""
-        shares = np.maximum(0.0, self.pairs[group, target].ravel())
-        total: Floats = shares / shares.sum()
-        return total
+    def _rates_of(self, counts: Any) -> list[CellRates]:
+        """Return the rates before and after of ``[draws, groups, true, before, after]``."""
+        n = self.n.astype(np.float64)
+        n_of_group = np.maximum(1, n.sum(1))[:, None]
+        cell_rates = []
+        for other_run in (4, 3):
+            # [groups, true, predicted, draws]
+            table = np.moveaxis(counts.sum(other_run), 0, -1)
+            right = np.einsum("gccd->gcd", table)
+            cell_rates.append(
+                CellRates(
+                    cell_accuracy=right / np.maximum(1, n)[..., None],
+                    answer_share=table.sum(1) / n_of_group[..., None],
+                    group_accuracy=right.sum(1) / n_of_group,
+                    n=n,
+                )
+            )
+        return cell_rates
 
     def draw(
         self, generator: np.random.Generator, images_of_person: int = 1
     ) -> tuple[AnswerTable, Floats, Floats]:
-        """An audit of two runs, and entropies before and after.
+        """Draw an audit of two runs, and entropies before and after.
 
-        Images of a person share their luck, so answers agree; half of the persons are in several
-        groups.
+        Images of a person share a random number, so their answers agree; half of the persons are
+        in several groups.
         """
         groups, classes = self.n.shape
         cell = np.repeat(np.arange(self.n.size), self.n.ravel())
@@ -275,33 +283,41 @@ class Design:
             cell = np.concatenate([np.sort(cell[:half]), cell[half:]])
         truth = cell % classes
         person = np.arange(len(cell)) // images_of_person
-        luck = generator.random(len(cell))[person]
-        kept = (self.right - self.lost).ravel()[cell]
-        first, second = kept + self.lost.ravel()[cell], kept + self.won.ravel()[cell]
-        # [0, kept): right twice; [kept, kept + lost): before only; then: after only
-        right_before = luck < first
-        right_after = (luck < kept) | ((luck >= first) & (luck < first + second - kept))
-        steps = [generator.integers(1, classes, len(cell)) for _ in range(2)]
-        other, again = (
-            (truth + (1 if self.next_class else step)) % classes for step in steps
-        )
-        keep = (
-            ~right_before & ~right_after & (generator.random(len(cell)) < 0.8)
-        )  # wrong twice, mostly the same
-        again = np.where(keep, other, again)
+        # Below `both` an image is right twice, up to `first` before only, and up to
+        # `first + won` after only.
+        uniform = generator.random(len(cell))[person]
+        both = (self.right - self.lost).ravel()[cell]
+        first = both + self.lost.ravel()[cell]
+        second = both + self.won.ravel()[cell]
+        right_before = uniform < first
+        is_won = (uniform >= first) & (uniform < first + second - both)
+        right_after = (uniform < both) | is_won
+        wrong_before = self._draw_wrong(generator, truth)
+        wrong_after = self._draw_wrong(generator, truth)
+        # Images that are wrong twice mostly have the same answer.
+        stays_wrong = ~right_before & ~right_after
+        is_same = stays_wrong & (generator.random(len(cell)) < 0.8)
+        wrong_after = np.where(is_same, wrong_before, wrong_after)
+        answers_before = np.where(right_before, truth, wrong_before)
+        answers_after = np.where(right_after, truth, wrong_after)
         rows = AnswerTable(
             tuple(range(classes)),
             {"group": tuple(range(groups))},
             truth,
             cell // classes,
-            (np.where(right_before, truth, other), np.where(right_after, truth, again)),
+            (answers_before, answers_after),
             clusters=person if images_of_person > 1 else None,
         )
-        before = generator.beta(0.5, self.skew, len(cell))
-        moved = np.where(
-            generator.random(len(cell)) < 0.3, generator.beta(1, 2, len(cell)), 0.02
-        )
-        return rows, before, before + moved * (1 - before)
+        entropy_before = generator.beta(0.5, self.skew, len(cell))
+        moves_far = generator.random(len(cell)) < 0.3
+        moved = np.where(moves_far, generator.beta(1, 2, len(cell)), 0.02)
+        return rows, entropy_before, entropy_before + moved * (1 - entropy_before)
+
+    def _draw_wrong(self, generator: np.random.Generator, truth: Ints) -> Ints:
+        classes = self.n.shape[1]
+        steps = generator.integers(1, classes, len(truth))
+        wrong: Ints = (truth + (1 if self.next_class else steps)) % classes
+        return wrong
 
 
 def upper_ends(differences: list[Floats]) -> Floats:
@@ -322,20 +338,20 @@ def upper_ends(differences: list[Floats]) -> Floats:
     upper_bounds = np.empty(all_differences.shape[1])
     for draw in range(all_differences.shape[1]):
         values = all_differences[:, draw]
-        chosen = [a + int(values[a:b].argmax()) for a, b in pairwise(starts)]
+        chosen = [
+            start + int(values[start:stop].argmax()) for start, stop in pairwise(starts)
+        ]
         for _ in range(3):
-            for c, (a, b) in enumerate(pairwise(starts)):
-                other_cells = [cell for k, cell in enumerate(chosen) if k != c]
-                fixed = covariance[np.ix_(other_cells, other_cells)].sum()
-                variance = fixed + covariance[a:b, a:b].diagonal()
-                variance = variance + 2 * covariance[a:b, other_cells].sum(1)
-                end = (
-                    values[other_cells].sum()
-                    + values[a:b]
-                    + z * np.sqrt(np.maximum(0, variance))
-                )
-                chosen[c] = a + int(end.argmax())
-                upper_bounds[draw] = end.max()
+            for c, (start, stop) in enumerate(pairwise(starts)):
+                fixed = [form for d, form in enumerate(chosen) if d != c]
+                candidates = slice(start, stop)
+                variance = covariance[np.ix_(fixed, fixed)].sum()
+                variance = variance + covariance[candidates, candidates].diagonal()
+                variance = variance + 2 * covariance[candidates, fixed].sum(1)
+                deviation = np.sqrt(np.maximum(0, variance))
+                ends = values[fixed].sum() + values[candidates] + z * deviation
+                chosen[c] = start + int(ends.argmax())
+                upper_bounds[draw] = ends.max()
     return upper_bounds
 
 
@@ -389,7 +405,7 @@ OF_PERSONS = (
 
 
 def designs() -> Iterator[Design]:
-    """The populations that are tried."""
+    """Yield the populations that are tried."""
 
     def cells(shape: tuple[int, int], base: float, **exceptions: float) -> Floats:
         rates = np.full(shape, base)
@@ -583,7 +599,15 @@ def designs() -> Iterator[Design]:
 
 @dataclass
 class Tally:
-    """What became of an interval in each audit; `truth` is what it should hold."""
+    """The intervals of a figure in each audit.
+
+    Attributes:
+        truth: the figure that they should hold.
+        better: 1 if larger is better, -1 if smaller is, 0 for a figure of one run.
+        oracle: how often `Design.oracle` shows the change.
+        fair_oracle: how often `Design.fair_oracle` shows it.
+        ends: of each interval.
+    """
 
     truth: float
     better: int = 0
@@ -599,6 +623,7 @@ class Tally:
 
     @property
     def holds(self) -> float:
+        """Share of the intervals that hold the truth."""
         low, high = np.array(self.ends).T
         return float(np.mean((low - 1e-9 <= self.truth) & (self.truth <= high + 1e-9)))
 
@@ -607,26 +632,22 @@ class Tally:
         return min(high - low for low, high in self.ends)
 
     def shows(self, side: int) -> float:
-        """How often a change for the better (1) or for the worse (-1) is shown."""
+        """Return how often a change for the better (1) or for the worse (-1) is shown."""
         low, high = np.array(self.ends).T
         return float(np.mean(low > 0 if side * self.better > 0 else high < 0))
 
     def is_there(self, side: int) -> bool:
+        """Return whether the figure truly changes for the better (1) or the worse (-1)."""
         return side * self.better * self.truth > 1e-9
 
     def __str__(self) -> str:
         text = f"{100 * self.holds:.1f}"
         if not self.better:
             return text
-        parts = [
-            f"{sign}{100 * self.shows(side):.0f}"
-            for sign, side in (("+", 1), ("-", -1))
-        ]
-        oracles = f" ({100 * self.oracle:.0f}, {100 * self.fair_oracle:.0f})"
-        oracle_text = (
-            oracles if abs(self.truth) > 1e-9 and not math.isnan(self.oracle) else ""
-        )
-        return f"{text} {'/'.join(parts)}{oracle_text}"
+        text += f" +{100 * self.shows(1):.0f}/-{100 * self.shows(-1):.0f}"
+        if abs(self.truth) > 1e-9 and not math.isnan(self.oracle):
+            text += f" ({100 * self.oracle:.0f}, {100 * self.fair_oracle:.0f})"
+        return text
 
 
 def simulate(
@@ -638,62 +659,80 @@ def simulate(
 ) -> dict[str, Tally]:
     """Draw audits and tally the intervals of changes, and of single runs after ``run:``."""
     generator = np.random.default_rng(seed)
+    bootstrap = Bootstrap(level=LEVEL)
     tallies: dict[str, Tally] = {}
+    measures: dict[str, Callable[[AnswerTable, Floats, Floats], Estimate]] = {}
     for name, figure in figures.items():
         if not math.isnan(design.truth(figure)):
-            oracles = math.nan, math.nan
+            oracle, fair_oracle = math.nan, math.nan
             if images_of_person == 1:
-                oracles = design.oracle(figure), design.fair_oracle(figure)
-            tallies[name] = Tally(design.truth(figure), figure.better, *oracles)
+                oracle = design.oracle(figure)
+                fair_oracle = design.fair_oracle(figure)
+            tallies[name] = Tally(
+                design.truth(figure), figure.better, oracle, fair_oracle
+            )
+            measures[name] = partial(_change, figure, bootstrap)
             tallies[f"run: {name}"] = Tally(value(figure, design.tables[0]))
-    atc = 1 - 0.5 / (0.5 + design.skew)  # of the beta distribution
+            measures[f"run: {name}"] = partial(_figure_of_run, figure, bootstrap)
     if images_of_person == 1:
-        tallies["ASI, ATC"] = Tally((0.3 / 3 + 0.7 * 0.02) * atc)
-        tallies["run: ATC"] = Tally(atc)
-    bootstrap = Bootstrap(level=LEVEL)
+        confidence = 1 - 0.5 / (0.5 + design.skew)  # one minus the mean of the beta
+        moved = 0.3 / 3 + 0.7 * 0.02
+        tallies["ASI, ATC"] = Tally(moved * confidence)
+        measures["ASI, ATC"] = lambda _, before, after: mean_estimate(
+            after - before, LEVEL, least=-1.0
+        )
+        tallies["run: ATC"] = Tally(confidence)
+        measures["run: ATC"] = lambda _, before, after: mean_estimate(1 - before, LEVEL)
     for _ in range(audits):
-        rows, a, b = design.draw(generator, images_of_person)
-        for name, tally in tallies.items():
-            if name == "ASI, ATC":
-                estimate = mean_estimate(b - a, LEVEL, least=-1.0)
-            elif name == "run: ATC":
-                estimate = mean_estimate(1 - a, LEVEL)
-            elif name.startswith("run: "):
-                estimate = figures[name.removeprefix("run: ")].estimate(
-                    rows, 0, bootstrap
-                )
-            else:
-                estimate = figures[name].difference(rows, 0, 1, bootstrap)
-            tally.add(estimate.low, estimate.high, float(estimate))
+        rows, before, after = design.draw(generator, images_of_person)
+        for name, measure in measures.items():
+            estimate = measure(rows, before, after)
+            tallies[name].add(estimate.low, estimate.high, float(estimate))
     return {name: tally for name, tally in tallies.items() if tally.ends}
+
+
+def _change(
+    figure: MetricDefinition, bootstrap: Bootstrap, rows: AnswerTable, *_: Floats
+) -> Estimate:
+    return figure.difference(rows, 0, 1, bootstrap)
+
+
+def _figure_of_run(
+    figure: MetricDefinition, bootstrap: Bootstrap, rows: AnswerTable, *_: Floats
+) -> Estimate:
+    return figure.estimate(rows, 0, bootstrap)
 
 
 def simulate_once(
     design: Design, images_of_person: int, audits: int, kept: Path | None
 ) -> dict[str, Tally]:
-    """`simulate`, unless a file of this folder has it from an earlier call."""
+    """Return the tallies of `simulate`, from a file of an earlier call if there is one."""
     if kept is None:
         return simulate(design, images_of_person, audits)
-    called = f"{design.name} {images_of_person} {audits}"
-    file = kept / f"{hashlib.sha256(called.encode()).hexdigest()[:16]}.json"
+    title = f"{design.name} {images_of_person} {audits}"
+    file = kept / f"{hashlib.sha256(title.encode()).hexdigest()[:16]}.json"
     if not file.exists():
         tallies = simulate(design, images_of_person, audits)
         plain = {name: asdict(tally) for name, tally in tallies.items()}
-        write_atomically(file, json.dumps({"of": called, "tallies": plain}).encode())
+        write_atomically(file, json.dumps({"of": title, "tallies": plain}).encode())
     stored_tallies = json.loads(file.read_text())["tallies"]
     return {name: Tally(**tally) for name, tally in stored_tallies.items()}
 
 
 def closed_forms(design: Design) -> dict[str, float]:
-    """How often the intervals of accuracy and balanced accuracy hold, in `MANY` audits."""
-    n, total = design.n.ravel().astype(np.float64), float(design.n.sum())
-    right, lost, won = (of.ravel() for of in (design.right, design.lost, design.won))
+    """Return how often intervals of accuracy and balanced accuracy hold, in `MANY_AUDITS`."""
+    n = design.n.ravel().astype(np.float64)
+    total = float(design.n.sum())
+    right = design.right.ravel()
+    lost = design.lost.ravel()
+    won = design.won.ravel()
     shares = np.maximum(0.0, np.stack([right - lost, lost, won, 1 - right - won], 1))
     drawn = np.random.default_rng(1).multinomial(
-        design.n.ravel(), shares / shares.sum(1, keepdims=True), (MANY, len(n))
+        design.n.ravel(), shares / shares.sum(1, keepdims=True), (MANY_AUDITS, len(n))
     )
     stay, loss, gain = (drawn[..., k].astype(np.float64) for k in range(3))
-    hits, pairs = stay + loss, zip(loss, gain, strict=True)
+    hits = stay + loss
+    pairs = zip(loss, gain, strict=True)
     intervals_of: dict[str, tuple[Any, float]] = {
         "run: accuracy": (wilson_bounds(hits.sum(1), total, LEVEL), n @ right / total),
         "accuracy": (
@@ -701,7 +740,9 @@ def closed_forms(design: Design) -> dict[str, float]:
             n @ (won - lost) / total,
         ),
         "run: balanced": (
-            np.array([mean_rate_bounds(of, n, LEVEL) for of in hits]).T,
+            np.array(
+                [mean_rate_bounds(right_answers, n, LEVEL) for right_answers in hits]
+            ).T,
             right.mean(),
         ),
         "balanced": (
@@ -716,9 +757,9 @@ def closed_forms(design: Design) -> dict[str, float]:
 
 
 def lowest_coverage(n: int, most: float = 0.6) -> float:
-    """How often Bonett and Price's interval holds one rate's change, at worst and exactly.
+    """Return how often Bonett and Price's interval holds one rate's change, at worst and exactly.
 
-    Over losses and gains of 0 to `most` in all, in steps of 1/40.
+    The worst of all losses and gains of at most `most` together, in steps of 1/40.
     """
     pairs = np.array(
         [(lost, won) for lost in range(n + 1) for won in range(n + 1 - lost)]
@@ -727,7 +768,7 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
     low, high = paired_bounds(lost, won, np.full(len(pairs), float(n)), LEVEL)
     log = np.array([math.lgamma(k + 1) for k in range(n + 1)])
     ways = log[n] - log[pairs[:, 0]] - log[pairs[:, 1]] - log[n - pairs.sum(1)]
-    worst_of = 1.0
+    lowest = 1.0
     steps = np.arange(0, most + 1e-9, 1 / 40)
     for loss, gain in (
         (a, b) for a in steps for b in steps if 0 < a + b <= most + 1e-9
@@ -737,50 +778,57 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
             ways + lost * logs[0] + won * logs[1] + (n - lost - won) * logs[2]
         )
         covered = (low - 1e-9 <= gain - loss) & (gain - loss <= high + 1e-9)
-        worst_of = min(worst_of, float(chance[covered].sum()))
-    return worst_of
+        lowest = min(lowest, float(chance[covered].sum()))
+    return lowest
 
 
 def problems(all_tallies: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
-    """Bars that are missed."""
-    claims, shown, covered = defaultdict(list), defaultdict(list), defaultdict(list)
+    """Print summaries over designs, and yield the bars that are missed."""
+    false_shares, powers, coverages = (
+        defaultdict(list),
+        defaultdict(list),
+        defaultdict(list),
+    )
     for design, tallies in all_tallies.items():
         for name, tally in tallies.items():
-            covered[name].append((tally.holds, design))
-            chance = 2 * math.sqrt(HOLDS * (1 - HOLDS) / len(tally.ends))
-            if tally.holds < HOLDS - chance * name.endswith(CALIBRATED):
+            coverages[name].append((tally.holds, design))
+            bar = MIN_COVERAGE
+            if name.endswith(EXACT_FIGURES):
+                audits = len(tally.ends)
+                bar -= 2 * math.sqrt(MIN_COVERAGE * (1 - MIN_COVERAGE) / audits)
+            if tally.holds < bar:
                 yield f"{design}, {name}: holds in {100 * tally.holds:.1f} %"
             for side in (1, -1) if tally.better else ():
+                share = tally.shows(side)
                 if not tally.is_there(side):
-                    claims[name, side].append(tally.shows(side))
-                    if tally.shows(side) > FALSE_ANYWHERE:
-                        yield f"{design}, {name}: {100 * tally.shows(side):.1f} % false claims"
+                    false_shares[name, side].append(share)
+                    if share > MAX_FALSE_IN_DESIGN:
+                        yield f"{design}, {name}: {100 * share:.1f} % false claims"
                 elif side == 1 and not math.isnan(tally.oracle):  # persons have none
-                    shown[name].append(
-                        (tally.shows(1), tally.oracle, tally.fair_oracle)
-                    )
-        if design in TYPICAL_GAP_SHOWN:
+                    powers[name].append((share, tally.oracle, tally.fair_oracle))
+        if design in MIN_TYPICAL_GAP_SHOWN:
             share = tallies["typical gap"].shows(1)
             print(f"shown, typical gap, {design}: {100 * share:.0f} %")
-            if share < TYPICAL_GAP_SHOWN[design]:
+            if share < MIN_TYPICAL_GAP_SHOWN[design]:
                 yield f"{design}: typical gap shown in {100 * share:.0f} %"
-    for name, of_designs in covered.items():
-        share, design = min(of_designs)
+    for name, design_coverages in coverages.items():
+        share, design = min(design_coverages)
         print(f"holds, {name}: {100 * share:.1f} % or more, least in {design}")
-    for (name, side), shares in claims.items():
-        share, direction = float(np.mean(shares)), "better" if side > 0 else "worse"
+    for (name, side), shares in false_shares.items():
+        share = float(np.mean(shares))
+        direction = "better" if side > 0 else "worse"
         print(
             f"falsely {direction}, {name}: {100 * share:.1f} % of {len(shares)} designs"
         )
-        if share > FALSE:
+        if share > MAX_FALSE:
             yield f"{name}: falsely {direction} in {100 * share:.1f} %"
-    for name, tallied in shown.items():
-        power, oracle, fair = np.mean(tallied, 0)
+    for name, design_powers in powers.items():
+        power, oracle, fair_oracle = np.mean(design_powers, 0)
         print(
-            f"shown, {name}: {100 * power:.0f} % in {len(tallied)} designs, oracle "
-            f"{100 * oracle:.0f}, fair oracle {100 * fair:.0f}"
+            f"shown, {name}: {100 * power:.0f} % in {len(design_powers)} designs, oracle "
+            f"{100 * oracle:.0f}, fair oracle {100 * fair_oracle:.0f}"
         )
-        if power < SHOWN.get(name, 0):
+        if power < MIN_SHOWN.get(name, 0):
             yield f"{name}: shown in {100 * power:.0f} %"
 
 
@@ -812,7 +860,7 @@ def print_oracles() -> None:
 
 
 def named_group_shown(n: int, won: float) -> float:
-    """How often McNemar's exact test at 5 % shows that answers of a group become right."""
+    """Return how often McNemar's exact test at 5 % shows that answers of a group become right."""
     gains = range(n + 1)
     shown_gains = [gain for gain in gains if mcnemar(0, gain) < 1 - LEVEL]
     return sum(
@@ -835,49 +883,53 @@ def main() -> None:
     if options.oracles:
         print_oracles()
         return
-    simulations = [(design, 1) for design in designs()]
-    simulations += [
-        (d, images) for d in designs() if d.name in OF_PERSONS for images in (4, 8)
-    ]
-    simulations = [
-        simulation for simulation in simulations if options.only in simulation[0].name
-    ]
-    all_tallies = {}
     if options.kept is not None:
         options.kept.mkdir(parents=True, exist_ok=True)
+    simulations = [(design, 1) for design in designs()]
+    for design in designs():
+        if design.name in OF_PERSONS:
+            simulations += [(design, 4), (design, 8)]
+    simulations = [
+        (design, images)
+        for design, images in simulations
+        if options.only in design.name
+    ]
+    all_tallies = {}
     simulate_design = partial(simulate_once, audits=options.audits, kept=options.kept)
     with ProcessPoolExecutor(options.jobs) as pool:
-        jobs = pool.map(simulate_design, *zip(*simulations, strict=True))
-        for (design, images), tallies in zip(simulations, jobs, strict=True):
-            name = design.name + f", {images} images of each person" * (images > 1)
+        results = pool.map(simulate_design, *zip(*simulations, strict=True))
+        for (design, images), tallies in zip(simulations, results, strict=True):
+            name = design.name
+            if images > 1:
+                name += f", {images} images of each person"
             all_tallies[name] = tallies
-            print(
-                f"{name}\n    {', '.join(f'{k} {v}' for k, v in tallies.items())}",
-                flush=True,
+            figures = ", ".join(
+                f"{figure} {tally}" for figure, tally in tallies.items()
             )
+            print(f"{name}\n    {figures}", flush=True)
     missed = []
     if not options.only:
-        missed += problems(all_tallies)
-        print(f"accuracy and balanced accuracy in {MANY} audits")
-        lowest_of_forms = [(coverage, name, design.name) for design in designs()
-                for name, coverage in closed_forms(design).items()]  # fmt: skip
-        for name in dict.fromkeys(name for _, name, _ in lowest_of_forms):
-            coverage, _, design = min(row for row in lowest_of_forms if row[1] == name)
-            print(f"    {name}: {100 * coverage:.1f} % or more, least in {design}")
-            if coverage < HOLDS:
-                missed.append(
-                    f"{design}, {name}: holds in {100 * coverage:.1f} % of {MANY}"
-                )
-        print(
-            "one rate alone, exactly and at worst, if at most 60 % of the answers change"
-        )
-        print(
-            "    "
-            + ", ".join(
-                f"n = {n}: {lowest_coverage(n):.3f}" for n in (5, 10, 20, 30, 60)
-            )
-        )
+        missed += [*problems(all_tallies), *closed_form_problems()]
     sys.exit("\n".join(missed) or None)
+
+
+def closed_form_problems() -> Iterator[str]:
+    """Print how often intervals of rates and means hold, and yield the bars that are missed."""
+    print(f"accuracy and balanced accuracy in {MANY_AUDITS} audits")
+    coverages = defaultdict(list)
+    for design in designs():
+        for name, coverage in closed_forms(design).items():
+            coverages[name].append((coverage, design.name))
+    for name, design_coverages in coverages.items():
+        coverage, design_name = min(design_coverages)
+        print(f"    {name}: {100 * coverage:.1f} % or more, least in {design_name}")
+        if coverage < MIN_COVERAGE:
+            yield (
+                f"{design_name}, {name}: holds in {100 * coverage:.1f} % of {MANY_AUDITS}"
+            )
+    print("one rate alone, exactly and at worst, if at most 60 % of the answers change")
+    lowest = [f"n = {n}: {lowest_coverage(n):.3f}" for n in (5, 10, 20, 30, 60)]
+    print(f"    {', '.join(lowest)}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,23 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and CSV cells that stay text."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
 from pathlib import Path
 
 import pytest
-from internals import atomic_file, write_atomically
+from hypothesis import given
+from hypothesis import strategies as st
+from internals import (
+    atomic_file,
+    csv_cell,
+    printable,
+    write_atomically,
+    write_csv_row,
+)
 
 
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
@@ -62,3 +72,48 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_devices_are_written_to() -> None:
     write_atomically("/dev/null", b"gone")
     assert not os.path.isfile("/dev/null")
+
+
+def row_of(cell: object) -> list[str]:
+    """Return a row with this cell as it is read again."""
+    file = io.StringIO(newline="")
+    write_csv_row(file, ["x", cell])
+    (row,) = csv.reader(file.getvalue().splitlines())
+    return row
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("  =1", "'  =1"),
+        ("\t=1", r"'\t=1"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\udce9", r"a\udce9"),
+        ("a\nb", r"a\nb"),
+        ("a=b", "a=b"),
+        ("-", "-"),
+        ("東京", "東京"),
+        (-3, "-3"),
+        (None, ""),
+    ],
+)
+def test_cells_of_csv(cell: object, expected: str) -> None:
+    assert row_of(cell) == ["x", expected]
+
+
+@given(st.text(st.characters(categories=None), max_size=8))
+def test_no_text_is_a_formula_or_a_control_character(text: str) -> None:
+    cell = str(csv_cell(text))
+    assert cell.isprintable()
+    assert len(cell) < 2 or cell.lstrip()[0] not in "=+-@"
+    cell.encode()
+    assert printable(printable(text)) == printable(text)
+
+
+@given(st.floats(allow_nan=False))
+def test_numbers_stay_numbers(number: float) -> None:
+    assert float(row_of(number)[1]) == number

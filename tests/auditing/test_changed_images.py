@@ -1,4 +1,4 @@
-"""Some pictures whose answer would change: few, small, by lot, without metadata."""
+"""Samples of images whose answer would change: few, small, random, without metadata."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def test_only_changed_ones_with_both_answers() -> None:
             prediction("dog" if i == 2 else "cat"),
         ]
         changed.add(rows, f"image {i}", Image.new("RGB", (4, 4), (i, 0, 0)))
-    found = changed.images(Image.open)
-    assert [(one.adapter, one.name) for one in found] == [
+    images = changed.images(Image.open)
+    assert [(image.adapter, image.name) for image in images] == [
         *(("tpt", f"image {i}") for i in range(5)),
         ("zero", "image 2"),
     ]
-    assert (found[0].before, found[0].after) == ("cat", "dog")
-    assert (found[0].before_probability, found[0].after_probability) == (0.7, 0.6)
-    assert found[3].image.getpixel((0, 0)) == (3, 0, 0)
+    assert (images[0].before, images[0].after) == ("cat", "dog")
+    assert (images[0].before_probability, images[0].after_probability) == (0.7, 0.6)
+    assert images[3].image.getpixel((0, 0)) == (3, 0, 0)
 
 
-@pytest.mark.parametrize(("methods", "each"), [(1, 36), (4, 9), (30, 3)])
-def test_a_few_of_each_method(methods: int, each: int) -> None:
+@pytest.mark.parametrize(("methods", "images_per_method"), [(1, 36), (4, 9), (30, 3)])
+def test_a_few_of_each_method(methods: int, images_per_method: int) -> None:
     changed = ChangedImages([f"m{i}" for i in range(methods)])
     image = Image.new("RGB", (4, 4))
     for i in range(50):
         changed.add([prediction("cat"), *[prediction("dog")] * methods], f"{i}", image)
-    counts = Counter(one.adapter for one in changed.images(Image.open))
-    assert set(counts.values()) == {each}
+    counts = Counter(image.adapter for image in changed.images(Image.open))
+    assert set(counts.values()) == {images_per_method}
     assert len(counts) == methods
 
 
@@ -62,9 +62,8 @@ def test_all_have_the_same_chance() -> None:
         changed = ChangedImages(["m"], seed=seed)
         for i in range(72):
             changed.add([prediction("cat"), prediction("dog")], f"{i}", "nowhere")
-        counts.update(
-            one.name for one in changed.images(lambda _: Image.new("RGB", (1, 1)))
-        )
+        images = changed.images(lambda _: Image.new("RGB", (1, 1)))
+        counts.update(image.name for image in images)
     assert sum(counts.values()) == 200 * 36
     assert min(counts.values()) > 65
     assert max(counts.values()) < 135
@@ -81,12 +80,12 @@ def test_files_that_are_gone_are_left_out(tmp_path: Path) -> None:
             raise ImageError("it is broken")
         return Image.open(path)
 
-    (found,) = changed.images(load)
-    assert found.name == "there.png"
-    assert found.image.size == (128, 85)
+    (readable,) = changed.images(load)
+    assert readable.name == "there.png"
+    assert readable.image.size == (128, 85)
 
 
-def test_a_copy_is_small_and_says_nothing_besides() -> None:
+def test_a_copy_is_small_and_has_no_metadata() -> None:
     image = Image.new("RGBA", (640, 320))
     image.info = {"comment": b"taken by somebody", "exif": b"Exif"}
     copy = small_copy(image)

@@ -1,4 +1,4 @@
-"""How many labels would settle a matter: against the formulas, written out."""
+"""Plans of labels against the formulas, written out."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from checks import picture
 from internals import ROWS_FILE, Store, StoredRow
 from typer.testing import CliRunner
 
+from fair_tta.auditing import Audit
 from fair_tta.lab.cli import app
 
 NAMES = [
@@ -63,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> Path:
+def labelled(tmp_path: Path) -> Path:
     (tmp_path / "pics").mkdir()
     rows = []
     for i in range(24):
@@ -79,18 +80,26 @@ USABLE = [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]
 """Which of the eleven count: number 2 comes again with another label."""
 
 
-def audit_arguments(folder: Path, model: str, out: str = "out") -> list[str]:
-    return [
-        *(
-            "audit",
-            "--images",
-            str(folder / "pics"),
-            "--labels",
-            str(folder / "labels.csv"),
-        ),
-        *("--target-column", "animal", "--sensitive-column", "place", "--model", model),
-        *("--out", str(folder / out), "--views", "4", "--batch-size", "4", *NAMES),
-    ]
+def audit_arguments(
+    folder: Path, model: str, out: str = "out", adapters: str | None = None
+) -> list[str]:
+    arguments = "audit --target-column animal --sensitive-column place".split()
+    arguments += ["--images", str(folder / "pics")]
+    arguments += ["--labels", str(folder / "labels.csv")]
+    arguments += ["--out", str(folder / out), "--model", model]
+    arguments += "--views 4 --batch-size 4".split()
+    if adapters is not None:
+        arguments += ["--adapters", adapters]
+    return [*arguments, *NAMES]
+
+
+def load_audit(folder: Path, out: str = "out") -> Audit:
+    return Audit.load(folder / out / "audit.json")
+
+
+def flat(text: str) -> str:
+    """Return a text without the ends of lines that a terminal needs."""
+    return " ".join(text.split())
 
 
 def call(

@@ -60,10 +60,11 @@ from fair_tta.auditing._mitigate import DEFAULT_CANDIDATES
 from fair_tta.datasets import _image_paths as image_paths_module
 from fair_tta.datasets import _folder_labels as folder_labels_module
 from fair_tta.datasets._celeba import read_celeba
+from fair_tta.datasets._fairface import Padding
 from fair_tta.datasets._fairface import bracket_of
 from fair_tta.datasets._fairface import read_fairface
-from fair_tta.datasets._features import FeatureFile
-from fair_tta.datasets._features import read_features
+from fair_tta.datasets._feature_files import FeatureFile
+from fair_tta.datasets._feature_files import read_features
 from fair_tta.datasets._label_files import LabelTable
 from fair_tta.datasets._label_files import LabelRow
 from fair_tta.datasets._image_paths import match_by_ends
@@ -84,6 +85,7 @@ from fair_tta.datasets._records import Record
 from fair_tta.datasets._records import Split
 from fair_tta.datasets._records import choose_sample
 from fair_tta.datasets._records import collect_records
+from fair_tta.datasets._source import Source
 from fair_tta.datasets._tasks import AgeCut
 from fair_tta.datasets._tasks import PAPER_TASKS
 from fair_tta.datasets._utkface import read_utkface

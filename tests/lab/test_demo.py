@@ -62,8 +62,8 @@ def audits(episodes: list[Episode]) -> dict[str, Audit]:
 
 
 def test_every_method_runs_on_every_task_and_seed(episodes: list[Episode]) -> None:
-    found = {(e.task.name, e.method, e.seed) for e in episodes}
-    assert found == {(t, m, s) for t in TASKS for m in DEMO_METHODS for s in range(2)}
+    actual = {(e.task.name, e.method, e.seed) for e in episodes}
+    assert actual == {(t, m, s) for t in TASKS for m in DEMO_METHODS for s in range(2)}
 
 
 def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
@@ -93,8 +93,8 @@ def test_figures_are_those_of_the_predictions(
             for (record, _), is_right in zip(rows, right, strict=True):
                 groups.setdefault(record.group, []).append(is_right)
             lowest = min(np.mean(group) for group in groups.values())
-            found = audit.estimate("worst_group_accuracy", method).value
-            assert found == pytest.approx(lowest)
+            actual = audit.estimate("worst_group_accuracy", method).value
+            assert actual == pytest.approx(lowest)
 
 
 def test_the_table_is_that_of_the_audits(
@@ -128,13 +128,13 @@ def test_the_table_is_that_of_the_audits(
                 assert cell_above[0].split()[0] == f"{100 * figure.value:.1f}"
             assert cell_below.startswith(worst[0].split()[0])
             if run.name in changes:
-                found = changes[run.name].typical_gap
+                actual = changes[run.name].typical_gap
                 side = (
-                    -(found.low > 0) or int(found.high < 0)
-                    if found.low and found.high
+                    -(actual.low > 0) or int(actual.high < 0)
+                    if actual.low and actual.high
                     else 0
                 )
-                assert change == (estimate_text(found, side, sign="+"), side)
+                assert change == (estimate_text(actual, side, sign="+"), side)
             else:
                 assert (change, cost[0]) == (("", 0), times(1.0))
 
@@ -157,9 +157,9 @@ def test_views_are_part_of_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
         "fair_tta.lab.runs._worker.time.perf_counter", time.process_time
     )
     methods: dict[str, Adapter] = {"one": ZeroShot(), "many": Zero()}
-    one, many = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
-    assert sum(row.seconds for row in many.answers) > sum(
-        row.seconds for row in one.answers
+    zero_shot, zero = run_episodes([TASKS["badges"]], methods, seeds=[0], images=4)
+    assert sum(row.seconds for row in zero.answers) > sum(
+        row.seconds for row in zero_shot.answers
     )
 
 
@@ -203,8 +203,8 @@ def test_the_audit_pools_the_seeds(audits: dict[str, Audit]) -> None:
 def test_the_page_is_that_of_audits_with_changed_images(
     episodes: list[Episode], audits: dict[str, Audit]
 ) -> None:
-    few = {"birds": audits["birds"]}
-    page = demo_page(episodes, audits, few, demo_table(audits.items()))
+    first = {"birds": audits["birds"]}
+    page = demo_page(episodes, audits, first, demo_table(audits.items()))
     assert page.startswith("<!DOCTYPE html>")
     assert f"birds: methods with views, {2 * IMAGES} images" in page
     assert page.count("data:image/png") == sum(
@@ -225,8 +225,8 @@ def test_other_methods_can_be_compared() -> None:
 @pytest.mark.slow
 def test_the_command_writes_the_report(tmp_path: Path) -> None:
     out = tmp_path / "demo.html"
-    few = ["demo", "--out", str(out), "--one-view", "18"]
-    result = CliRunner().invoke(app, [*few, "--seeds", "1", "--pictures", "4"])
+    first = ["demo", "--out", str(out), "--one-view", "18"]
+    result = CliRunner().invoke(app, [*first, "--seeds", "1", "--pictures", "4"])
     assert result.exit_code == 0, result.output
     assert "fair-tpt-mo" in result.stdout
     assert result.stdout.index("logit-balance") < result.stdout.index("What to do")

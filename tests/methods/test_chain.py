@@ -13,7 +13,6 @@ from internals import Chained, TextFeatures
 from torch import Tensor
 
 from fair_tta import TPT, FairTPT, FairTPTClassifier, FairTPTMO, OrthCali, ZeroShot
-from fair_tta.errors import FairTTAError
 from fair_tta.extend import AugMix, Needs, Objective, Outcome, Task, Term, UsesTexts
 from fair_tta.methods import SLoss, SuperTSLoss
 
@@ -122,24 +121,3 @@ def test_an_aggregator_of_gradients(clf: FairTPTClassifier) -> None:
     one = clf.with_adapter(FairTPT(lam=100.0, rho=0.75)).predict_proba(pictures)
     two = clf.with_adapter(FairTPTMO(aggregator=weighted)).predict_proba(pictures)
     assert two == pytest.approx(one, abs=1e-5)
-
-
-def test_a_weighting_of_gramians(clf: FairTPTClassifier) -> None:
-    """Every term has the same weight."""
-
-    def equal(gramian: Tensor) -> Tensor:
-        return torch.full_like(gramian[0], 1 / len(gramian))
-
-    pictures = [picture(i) for i in range(2)]
-    one = clf.with_adapter(FairTPT(lam=1.0, rho=0.75)).predict_proba(pictures)
-    two = clf.with_adapter(FairTPTMO(aggregator=(equal, "gramian"))).predict_proba(
-        pictures
-    )
-    assert two == pytest.approx(one, abs=1e-5)
-
-
-def test_three_in_a_row_are_refused() -> None:
-    with pytest.raises(
-        FairTTAError, match=r"not three \(got ZeroShot\(\) after Chained.*leave one"
-    ):
-        TPT() >> OrthCali(lam=0) >> ZeroShot()  # type: ignore[operator, unused-ignore]

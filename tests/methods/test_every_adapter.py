@@ -593,47 +593,6 @@ def test_a_sweep_needs_one_vision_pass(plain: FairTPTClassifier) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: Zero(rho=0),
-            r"`rho` should be a fraction of the views in \(0, 1\] \(got 0\)",
-        ),
-        (lambda: TPT(rho=1.1), "`rho` should be"),
-        (
-            lambda: TPT(steps=-1),
-            r"`steps` should be an integer >= 0 \(got -1\)",
-        ),
-        (lambda: TPT(steps=1.5), "`steps` should be"),  # type: ignore[arg-type]
-        (lambda: TPT(rate=5e-3), "`rate` should be a policy"),  # type: ignore[arg-type]
-        (lambda: FairTPT(lam=-1), "`lam` should be at least 0"),
-        (lambda: FairTPTMO(lam=math.nan), "`lam` should be at least 0"),
-        (lambda: OrthCali(lam=math.inf), "`lam` should be a finite number >= 0"),
-        (
-            lambda: FairTPT() >> TPT(),  # type: ignore[operator]
-            "the second method of a chain should be a UsesTexts",
-        ),
-        (
-            lambda: Chained(Zero(), OrthCali()),  # type: ignore[arg-type]
-            "the first method of a chain should be a FindsTexts",
-        ),
-        (lambda: ELRA(beta=0), "`beta` should be a positive number"),
-        (lambda: ELRA(sigma=math.inf), "`sigma` should be a positive number"),
-        (
-            lambda: ELRA(max_relative_step=-1),
-            "`max_relative_step` should be a positive",
-        ),
-        (lambda: FixedRate(-1), r"`lr` should be a number from 0 to 1e\+30 \(got -1\)"),
-        (lambda: FixedRate(1e38), r"from 0 to 1e\+30 \(got 1e\+38\)"),
-        (lambda: FixedRate(1, "AdamW"), "`optimizer` should be AdamW, Adam or SGD"),  # type: ignore[arg-type]
-    ],
-)
-def test_bad_settings_are_refused_at_construction(make: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
     "method",
     [
         FairTPT(loss=TSLoss()),
@@ -654,14 +613,6 @@ def test_missing_joint_prompts_are_found_before_any_picture(
     classifier(adapter=OrthCali(lam=0), backend=plain._backend, template=template)
 
 
-@pytest.mark.parametrize("views", [True, AugMix, "augmix", None])
-def test_bad_views(plain: FairTPTClassifier, views: Any) -> None:
-    with pytest.raises(
-        FairTTAError, match="`views` should be a number of views, a strategy"
-    ):
-        classifier(backend=plain._backend, views=views)
-
-
 def test_views_of_different_number(plain: FairTPTClassifier) -> None:
     def views(image: Any, _: Any) -> list[Any]:
         return [image] * (image.width % 3)
@@ -674,8 +625,3 @@ def test_views_of_different_number(plain: FairTPTClassifier) -> None:
         clf.predict(pictures)
     one_by_one = classifier(backend=plain._backend, views=views, batch_size=1)
     assert [p.views_kept for p in one_by_one.predict(pictures)] == [1, 1]
-
-
-def test_bad_seed(plain: FairTPTClassifier) -> None:
-    with pytest.raises(FairTTAError, match="`seed` should be a whole number"):
-        classifier(backend=plain._backend, seed=0.5)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
 from plain_towers import classifier, open_clip_resnet
 
-from fair_tta import ELRA, FairTPTClassifier, FairTTAError, ZeroShot
+from fair_tta import ELRA, FairTPTClassifier, ZeroShot
 from fair_tta.extend import Adapter, AugMix
 from fair_tta.methods import MEMO, SAR, Tent
 
@@ -133,44 +133,3 @@ def test_any_rate_policy_will_do() -> None:
     assert found.learning_rate > 0
     assert found.relative_step is not None
     assert 0 < found.relative_step < 2
-
-
-class Starts:
-    """A policy that starts with something."""
-
-    def __init__(self, stepper: Any) -> None:
-        self.stepper = stepper
-
-    def start(self, *_: Any) -> Any:
-        return self.stepper
-
-
-class StepsTo:
-    rate = torch.ones(1)
-    flags: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, context: Any) -> None:
-        self.context = context
-
-    def step(self, _: Any) -> Any:
-        return self.context
-
-
-@pytest.mark.parametrize(
-    ("stepper", "message"),
-    [
-        (
-            3,
-            r"Starts.start should return an object with `step`, .*\(got a int",
-        ),
-        (
-            StepsTo(None),
-            r"`step` of Starts should return contexts of shape .* \(got a NoneType\)",
-        ),
-        (StepsTo(torch.ones(1, 2)), r"`step` of Starts should .* \(got \[1, 2\]\)"),
-    ],
-)
-def test_a_policy_that_is_none_is_named(stepper: Any, message: str) -> None:
-    _, clf = classifier(adapter=Tent(rate=Starts(stepper)))
-    with pytest.raises(FairTTAError, match=message):
-        clf.predict(picture())

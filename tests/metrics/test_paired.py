@@ -370,7 +370,7 @@ def test_intervals_hold_where_there_is_an_effect(coverage: ModuleType) -> None:
 def test_effects_are_shown(coverage: ModuleType) -> None:
     figures = {"typical gap": definitions.TYPICAL_GAP}
     for design in coverage.designs():
-        least = coverage.TYPICAL_GAP_SHOWN.get(design.name)
+        least = coverage.MIN_TYPICAL_GAP_SHOWN.get(design.name)
         if least is not None:
             tally = coverage.simulate(design, audits=50, figures=figures)["typical gap"]
             assert tally.shows(1) >= least - 0.1

@@ -88,9 +88,9 @@ def test_zero_shot_figures_lie_in_the_papers_range(task: MiniatureTask) -> None:
 
 @TRAINED
 def test_every_word_it_was_trained_on_is_one_token() -> None:
-    made = tokenizer(list(TASKS.values()))
+    built = tokenizer(list(TASKS.values()))
     for word in words(list(TASKS.values())):
-        assert len(made.tokenize(word)) == 1, word
+        assert len(built.tokenize(word)) == 1, word
 
 
 @TRAINED
@@ -112,8 +112,8 @@ class Interrupted(Exception):
 
 def _stop_after(steps: int) -> Any:
     def progress(work: Any, title: str) -> Any:
-        for place, item in enumerate(work):
-            if title == "training" and place == steps:
+        for index, item in enumerate(work):
+            if title == "training" and index == steps:
                 raise Interrupted
             yield item
 

@@ -31,8 +31,8 @@ def test_there_are_tasks_of_every_kind_the_issue_asks_for() -> None:
 
 @EVERY_TASK
 def test_a_picture_depends_on_seed_and_place_alone(task: MiniatureTask) -> None:
-    few, many = task.draw(3, seed=7), task.draw(9, seed=7)
-    for a, b in zip(few, many, strict=False):
+    first, more_images = task.draw(3, seed=7), task.draw(9, seed=7)
+    for a, b in zip(first, more_images, strict=False):
         assert np.array_equal(np.asarray(a.image), np.asarray(b.image))
         assert (a.target, a.sensitive, a.shades) == (b.target, b.sensitive, b.shades)
 
@@ -69,13 +69,13 @@ def test_groups_are_of_equal_size_outside_training(
 @EVERY_TASK
 def test_training_pictures_are_correlated(task: MiniatureTask) -> None:
     pictures = task.draw(300, split="train")
-    for place, (attribute, values) in enumerate(task.sensitive.items()):
+    for index, (attribute, values) in enumerate(task.sensitive.items()):
         usual = [
             list(values).index(p.sensitive[attribute])
             == list(task.targets).index(p.target) % len(values)
             for p in pictures
         ]
-        assert abs(np.mean(usual) - task.correlation) < 0.1, (place, attribute)
+        assert abs(np.mean(usual) - task.correlation) < 0.1, (index, attribute)
 
 
 @EVERY_TASK
@@ -83,8 +83,8 @@ def test_labels_name_the_value_that_prevails_and_some_are_blends(
     task: MiniatureTask,
 ) -> None:
     pictures = task.draw(120)
-    for place, (attribute, values) in enumerate(task.sensitive.items()):
-        shades = [p.shades[place] for p in pictures]
+    for index, (attribute, values) in enumerate(task.sensitive.items()):
+        shades = [p.shades[index] for p in pictures]
         assert all(
             list(values)[s.value] == p.sensitive[attribute]
             for s, p in zip(shades, pictures, strict=True)

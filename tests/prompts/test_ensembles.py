@@ -16,7 +16,6 @@ from internals import make_job
 
 from fair_tta import FairTPTClassifier, FairTTAError, LogitBalance, Templates, ZeroShot
 from fair_tta.auditing import Audit
-from fair_tta.errors import PromptError
 from fair_tta.methods import load_adapter
 from fair_tta.models import TransformersBackend
 
@@ -93,28 +92,6 @@ def test_templates_in_a_list_and_lists_of_lists() -> None:
         "a {target} in a picture.",
     ]
     assert first._further == ()
-
-
-def test_errors_name_the_sentence() -> None:
-    with pytest.raises(
-        PromptError, match=r"no slot for them \(in 'a {target}.'\): put `{sensi"
-    ):
-        classifier([SENTENCES[0], "a {}."])
-    with pytest.raises(
-        PromptError, match=r"Templates, or a list of these \(got \[\]\)"
-    ):
-        classifier([])
-    apart = Templates("a {target}.", "a {sensitive}.")
-    with pytest.raises(
-        PromptError, match=r"does not define them \(in 'a {target}.'\): use one"
-    ):
-        classifier([SENTENCES[0], apart], adapter="orthcali")
-    with pytest.raises(
-        PromptError, match=r"FairTPT tunes the words of one template \(got 2\): "
-    ):
-        classifier(adapter="fair-tpt")
-    with pytest.raises(PromptError, match="shorten the template or the name"):
-        classifier([SENTENCES[0], SENTENCES[1] + " very" * 100])
 
 
 def test_what_is_fitted_or_stored_knows_all_templates(tmp_path: Path) -> None:

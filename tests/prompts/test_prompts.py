@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from internals import PAPER_TASKS, parse_names, parse_sensitive
 
 from fair_tta import Templates
-from fair_tta.errors import PromptError
 
 PERSON = "A photo of a {sensitive} {target} person."
 CELEBRITY = "A photo of a {sensitive} celebrity {target}."
@@ -89,61 +88,6 @@ def test_without_sensitive_slot_there_are_target_prompts_only() -> None:
     assert [p.text for p in templates._target_prompts({"cat": "cat"})] == [
         "a photo of a cat."
     ]
-    with pytest.raises(PromptError, match="`template` has no slot for them"):
-        templates._sensitive_prompts({"a": "a"})
-    with pytest.raises(PromptError, match="joint prompts are needed"):
-        templates._joint_prompts({"a": "a"}, {"b": "b"})
-
-
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("a photo", "should have a slot for the target"),
-        ("a {sensitive} photo", "should have a slot for the target"),
-        ("", "should have a slot for the target"),
-        ("a {breed} photo", r"unknown slot '\{breed\}'"),
-        ("a { target } photo", "unknown slot"),
-        ("a {target} {photo", "unmatched brace"),
-        ("a {target}} photo", "unmatched brace"),
-    ],
-)
-def test_bad_templates(template: str, message: str) -> None:
-    with pytest.raises(PromptError, match=message):
-        Templates.from_sentence(template)
-
-
-def test_bad_separate_templates() -> None:
-    with pytest.raises(
-        PromptError, match=r"`template.target` should have `\{target\}` and no"
-    ):
-        Templates(target="a {sensitive}")
-    with pytest.raises(
-        PromptError, match=r"`template.joint` should have `\{target\}` and `\{sens"
-    ):
-        Templates(target="a {target}", joint="a {target}")
-    with pytest.raises(PromptError, match="should be a sentence"):
-        Templates(target=3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["woman"], r"`x` should name at least two values \(got \['woman'\]\)"),
-        ([], "at least two values"),
-        (["a", "b", "a"], r"distinct labels \(got \['a'\] more"),
-        ({"a": "same", "b": "same"}, r"distinct phrases \(got \['same'\]"),
-        (["a", "a "], "distinct labels"),
-        (["a", ""], "non-empty strings"),
-        (["a", 3], "non-empty strings"),
-        ("male", "should be a list of names"),
-        (None, "should be a list of names"),
-        ({"a", "b"}, r"`x` should be a list of names: a set has no order.* \(got \{'"),
-        (frozenset(["a", "b"]), "a set has no order"),
-    ],
-)
-def test_bad_names(names: Any, message: str) -> None:
-    with pytest.raises(PromptError, match=message):
-        parse_names("x", names)
 
 
 def test_strings_of_other_kinds_become_plain_ones() -> None:
@@ -178,14 +122,6 @@ def test_sensitive_attributes() -> None:
         "sex": {"male": "male", "female": "female"},
         "age": {"y": "young", "o": "old"},
     }
-    with pytest.raises(
-        PromptError, match=r"`sensitive\['sex'\]` should name at least two"
-    ):
-        parse_sensitive({"sex": ["male"]})
-    with pytest.raises(PromptError, match="at least two"):
-        parse_sensitive({})
-    with pytest.raises(PromptError, match="non-empty strings"):
-        parse_sensitive({"a": "b", "sex": ["male", "female"]})
 
 
 words = st.text(
@@ -220,14 +156,3 @@ def test_target_prompts_hold_the_words_of_the_sentence(
         without_spaces = "".join(f"{a}{name}{b}{c}".split())
         assert "".join(prompt.text.split()) == without_spaces
         assert sum(part.slot is not None for part in prompt.parts) == 1
-
-
-def test_text_that_is_not_unicode() -> None:
-    with pytest.raises(
-        PromptError, match=r"`template` should be text in Unicode \(got"
-    ):
-        Templates.from_sentence("\udce9 {target}")
-    with pytest.raises(
-        PromptError, match=r"the attributes of `sensitive` should be in Unicode"
-    ):
-        parse_sensitive({"\udce9": ["a", "b"]})

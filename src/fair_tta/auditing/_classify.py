@@ -51,7 +51,7 @@ def audit_classifier(
         )
     truth = _read_labels(classifier, labels, rename or {})
     if hasattr(images, "__len__"):
-        _check_image_count(len(images), truth)
+        check_label_count(len(truth), len(images))
     known_values = classifier.sensitive
     columns = read_sensitive(sensitive, len(truth))
     if list(columns) == [DEFAULT_ATTRIBUTE] and len(known_values) == 1:
@@ -76,7 +76,7 @@ def audit_classifier(
             classifier._stream(check_images(images), progress, digests=digests)
         )
     seconds = perf_counter() - start
-    _check_image_count(len(predictions), truth)
+    check_label_count(len(truth), len(predictions))
 
     # An attribute of the classifier is reported with all of its values, even if no image has some
     all_values = {}
@@ -124,10 +124,11 @@ def _read_labels(
     return truth
 
 
-def _check_image_count(images: int, labels: list[Hashable]) -> None:
-    if images != len(labels):
+def check_label_count(labels: int, images: int) -> None:
+    """Raise unless there are as many labels as images."""
+    if labels != images:
         raise FairTTAError(
-            f"`labels` should be as many as images, {images} (got {len(labels)}).",
+            f"`labels` should have one entry per image (got {labels} for {images} images).",
             argument="labels",
         )
 
@@ -166,7 +167,8 @@ def _predict_with_known_values(
             values_of_batch = values_of_images[len(predictions) : end]
             if len(values_of_batch) < len(batch):
                 raise FairTTAError(
-                    "`labels` should be as many as images (got fewer).",
+                    "`labels` should have one entry per image (got "
+                    f"{len(values_of_images)}, but there are more images).",
                     argument="labels",
                 )
             loaded: Any = _with_digests(map(classifier._load, batch), digests)
@@ -195,7 +197,7 @@ def _known_values(
         unknown = [repr(value) for value in values if value not in names]
         if attribute not in columns or unknown:
             raise FairTTAError(
-                f"{type(adapter).__name__} has to know the true values: `sensitive` should have "
+                f"{type(adapter).__name__} needs the true values: `sensitive` should have "
                 f"{attribute!r} with values among {list(names)} (got "
                 f"{', '.join(unknown[:_MAX_LISTED]) or list(columns)}).",
                 argument="sensitive",

@@ -167,7 +167,7 @@ def _check_same(
             differing.append(name)
     if differing:
         raise FairTTAError(
-            f"`audits` should agree in {part}, but {', '.join(differing)} differ: {hint}.",
+            f"`audits` should have the same {part}, but differ in {', '.join(differing)}: {hint}.",
             argument="audits",
         )
 

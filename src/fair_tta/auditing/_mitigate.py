@@ -10,7 +10,7 @@ from msgspec import structs
 from PIL.Image import Image
 
 from fair_tta.auditing._audit import Audit
-from fair_tta.auditing._classify import audit_classifier
+from fair_tta.auditing._classify import audit_classifier, check_label_count
 from fair_tta.auditing._compare import compare
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions, recommended_comparison, verdict_on
@@ -63,8 +63,8 @@ def mitigate_classifier(
     if labels is None:
         raise FairTTAError(
             "`labels` should be the classes of the images, by which `mitigate` chooses a method "
-            "(got none): fit one on purpose, `clf.with_adapter('logit-balance').fit(images)`, or "
-            "label about a hundred images.",
+            "(got none): label about a hundred images, or choose a method yourself, such as "
+            "`clf.with_adapter('logit-balance').fit(images)`.",
             argument="labels",
         )
     if sensitive is None:
@@ -79,11 +79,7 @@ def mitigate_classifier(
         labels, [labels], sensitive, classifier.targets, None, clusters
     )
     check_clusters(table.clusters)
-    if table.n != len(all_images):
-        raise FairTTAError(
-            f"`labels` should be as many as images, {len(all_images)} (got {table.n}).",
-            argument="labels",
-        )
+    check_label_count(table.n, len(all_images))
 
     # Candidates are cross-fitted: no image is answered by a fit that has seen it
     digests: list[str] = []

@@ -18,7 +18,7 @@ from fair_tta.datasets._read import read_dataset
 from fair_tta.datasets._tasks import BenchmarkTask
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._features import read_text_features
+    from fair_tta.datasets._feature_files import read_text_features
 
 __all__ = [
     "BenchmarkTask",
@@ -34,6 +34,6 @@ if not TYPE_CHECKING:
         """Features need PyTorch: whoever reads labels does not wait for it."""
         if name != "read_text_features":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from fair_tta.datasets._features import read_text_features
+        from fair_tta.datasets._feature_files import read_text_features
 
         return read_text_features

@@ -133,12 +133,13 @@ def read_fairface(
 def _check_ages(ages: AgeCut) -> None:
     """Raise if a limit of age falls inside a bracket."""
     edges = list(BRACKETS.values())[1:]
-    if not set(ages.limits.values()) <= set(edges):
-        raise DatasetError(
-            f"`ages` should cut between the brackets of FairFace, at {edges} years "
-            f"(got {ages.limits}).",
-            argument="ages",
-        )
+    for name, limit in ages.limits.items():
+        if limit not in edges:
+            raise DatasetError(
+                f"`{name}` should be an age at which a bracket of FairFace begins, one of {edges} "
+                f"(got {limit}).",
+                argument=name,
+            )
 
 
 def _find_parts_folder(

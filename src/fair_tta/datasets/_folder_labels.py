@@ -44,8 +44,8 @@ def write_labels_of_folders(
         n_higher = sum(problem.kind is ProblemKind.TOO_HIGH for problem in problems)
         raise DatasetError(
             f"without a label file the folders of {str(root)!r} should be the labels, "
-            f"{root.name}/{layout}/image.jpg ({n_higher} images lie higher, none so deep): give "
-            "`labels_csv`, or sort the images into folders."
+            f"{root.name}/{layout}/image.jpg, but no image lies that deep ({n_higher} lie higher): "
+            "give `labels_csv`, or sort the images into folders."
         )
 
     # An earlier file is replaced only if it looks as if it was written here
@@ -57,7 +57,7 @@ def write_labels_of_folders(
             if next(csv.reader(existing), None) != header:
                 raise DatasetError(
                     f"{str(file)!r} exists and has other columns than it would get: move it "
-                    "away, or choose another place (--out)."
+                    "away, or choose another folder (--out)."
                 )
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

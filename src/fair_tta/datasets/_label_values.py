@@ -72,7 +72,7 @@ class LabelValues:
         if len(values) > _MAX_VALUES:
             raise DatasetError(
                 f"column {column!r} of {str(self.labels.file)!r} holds more than {_MAX_VALUES} "
-                "different values: is it the right one?"
+                "different values: is it the right column?"
             )
         self.check_spellings(column)
         return sorted({self.labels._label_of(column, value) for value in values})
@@ -121,9 +121,7 @@ class LabelValues:
                 if self.labels._label_of(column, value) in named[column]:
                     allowed[column].add(value)
                     continue
-                unknown.append(
-                    f"{column} {value!r} ({n} {'row' if n == 1 else 'rows'})"
-                )
+                unknown.append(f"{column} {value!r} ({_count_rows(n)})")
                 # Suggest a label that differs in its spelling only
                 label = label_by_meaning.get(cell_meaning(value))
                 if label is not None:
@@ -161,7 +159,7 @@ class LabelValues:
     def _read_records(
         self, allowed: Mapping[str, Collection[str]], check_images: bool
     ) -> list[tuple[Record | None, Problem | None]]:
-        """Return for each row the record, if its cells are there, and its problem, if any."""
+        """Return all rows as `_read_record` does, and problems of the file and the folder."""
         rows: list[tuple[Record | None, Problem | None]] = []
         located: LocatedImages = {}
         if check_images and self.labels.features is None:
@@ -188,7 +186,10 @@ class LabelValues:
         allowed: Mapping[str, Collection[str]],
         located: LocatedImages,
     ) -> tuple[Record | None, Problem | None]:
-        """Return the record of a row, if its cells are there, and its problem, if any."""
+        """Return the record of a row, None if a cell is missing, and its problem, if any.
+
+        Rows with a problem need their record too: labels of an image may contradict each other.
+        """
         labels = self.labels
         cells = row.cells
         line = f"{labels.file.name} line {row.line}"
@@ -231,8 +232,14 @@ class LabelValues:
 
 def _typing_ease(label: str) -> tuple[bool, int]:
     """Return a key that is largest for what can be typed as shown, of numbers the shortest."""
+    can_be_typed = escape_invisible(label) == label
     is_number = isinstance(cell_meaning(label), Decimal)
-    return escape_invisible(label) == label, -len(label) if is_number else 0
+    length = len(label) if is_number else 0
+    return can_be_typed, -length
+
+
+def _count_rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
 
 
 def describe_spellings(
@@ -250,7 +257,8 @@ def describe_spellings(
     lists = []
     for spellings in groups[:_SHOWN_SPELLINGS]:
         cells = [
-            f"{escape_invisible(cell)!r} ({counts[cell]} rows)" for cell in spellings
+            f"{escape_invisible(cell)!r} ({_count_rows(counts[cell])})"
+            for cell in spellings
         ]
         lists.append(" and ".join(cells))
     return f"column {column!r} of {file.name!r} holds {content} that read alike: {'; '.join(lists)}"

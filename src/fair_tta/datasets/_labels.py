@@ -29,7 +29,7 @@ from fair_tta.datasets._tasks import BenchmarkTask
 from fair_tta.errors import DatasetError
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._features import FeatureFile
+    from fair_tta.datasets._feature_files import FeatureFile
 
 # Holds the id of a row's features where the file has no column of ids
 _ROW_NUMBER = "number of the row"

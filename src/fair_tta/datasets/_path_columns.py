@@ -15,7 +15,7 @@ from fair_tta.datasets._label_values import MISSING_CELLS
 from fair_tta.errors import DatasetError
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._features import FeatureFile
+    from fair_tta.datasets._feature_files import FeatureFile
 
 
 PATH_COLUMNS = (

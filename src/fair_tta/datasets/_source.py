@@ -36,10 +36,10 @@ class Source:
 
     def error(self, reason: str) -> DatasetError:
         """Return an error with a reason, the page of the dataset and the expected layout."""
-        offer = f"Nothing is downloaded for you. Its authors offer it at {self.page}"
+        offer = f"Nothing is downloaded for you: get the dataset from {self.page}."
         return DatasetError(
-            f"{self.name}: {reason}\n{offer}; the expected layout is\n{self.layout}",
-            f"{reason.splitlines()[0]} {offer}.",
+            f"{self.name}: {reason}\n{offer} The expected layout is\n{self.layout}",
+            f"{reason.splitlines()[0]} {offer}",
         )
 
     def check_root(self, root: str | os.PathLike[str]) -> Path:
@@ -47,7 +47,7 @@ class Source:
         path = Path(root)
         if path.is_file():
             raise self.error(
-                f"{str(path)!r} is a file, not a folder (an archive? Unpack it)."
+                f"{str(path)!r} is a file, not a folder. If it is an archive, unpack it."
             )
         if not path.is_dir():
             raise self.error(f"there is no folder {str(path)!r}.")

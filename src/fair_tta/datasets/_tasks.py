@@ -95,7 +95,7 @@ class BenchmarkTask:
                 return task
         known = "; ".join(map(str, PAPER_TASKS))
         raise FairTTAError(
-            f"no task is called '{dataset} {target} x {sensitive}'. There are: {known}."
+            f"there is no task '{dataset} {target} x {sensitive}'. Choose one of: {known}."
         )
 
     def arguments(self) -> dict[str, Any]:

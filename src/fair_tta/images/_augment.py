@@ -145,8 +145,7 @@ def _blacken_outside(sheared: Pixels, level: float) -> None:
     left = width - margin if level > 0 else 0
     columns = np.arange(left + 0.5, left + margin)
     rows = np.arange(0.5, height)[:, None]
-    source_x = columns + level * rows
-    is_outside = (source_x < 0) | (source_x >= width)
+    is_outside = ~is_inside(columns + level * rows, width)
     sheared[:, left : left + margin][is_outside] = 0
 
 
@@ -166,9 +165,12 @@ def _pixels_outside(height: int, width: int, degrees: float) -> npt.NDArray[np.i
     """Return the flat indices of the pixels that a rotation takes from outside the image."""
     x = np.arange(width) + 0.5
     y = np.arange(height)[:, None] + 0.5
-    source_x, source_y = [
-        a * x + b * y + c for a, b, c in rotation(height, width, degrees)
-    ]
-    is_outside_x = (source_x < 0) | (source_x >= width)
-    is_outside_y = (source_y < 0) | (source_y >= height)
-    return np.flatnonzero(is_outside_x | is_outside_y)
+    (a, b, c), (d, e, f) = rotation(height, width, degrees)
+    is_inside_x = is_inside(a * x + b * y + c, width)
+    is_inside_y = is_inside(d * x + e * y + f, height)
+    return np.flatnonzero(~(is_inside_x & is_inside_y))
+
+
+def is_inside(positions: Any, length: int) -> Any:
+    """Return where positions lie within a line of pixels; of numpy or torch."""
+    return (positions >= 0) & (positions < length)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from fair_tta.images import _augment as augment
-from fair_tta.images._augment import Matrix, bit_mask, rotation
+from fair_tta.images._augment import Matrix, bit_mask, is_inside, rotation
 from fair_tta.images._draw import Recipe, to_rgb
 
 # Numbers between the two matrix products of a crop that are held at once: 128 MiB in float32.
@@ -89,19 +89,28 @@ def crop_batch(
     count, views = boxes.shape[:2]
     pixels = torch.from_numpy(images).to(boxes.device)
     height, width = pixels.shape[1:3]
+    new_height, new_width = size
     columns = pixels.permute(0, 2, 3, 1).float().reshape(count, width, 3 * height)
-    views_at_once = max(1, _MAX_INTERMEDIATE_SIZE // (count * size[1] * 3 * height))
+    size_per_view = count * new_width * 3 * height
+    views_at_once = max(1, _MAX_INTERMEDIATE_SIZE // size_per_view)
     crops = []
     for chunk in boxes.split(views_at_once, dim=1):
         top, left, box_height, box_width, flip = chunk.unbind(-1)
-        x_weights = resampling_weights(left, box_width, width, size[1], flip)
         no_flip = torch.zeros_like(flip)
-        y_weights = resampling_weights(top, box_height, height, size[0], no_flip)
-        narrow = (x_weights.reshape(count, -1, width) @ columns).round_()
-        levels = narrow.reshape(-1, 3 * size[1], height) @ y_weights.flatten(0, 1).mT
-        levels = levels.round_().clamp_(0, 255).to(torch.uint8)
-        transposed = levels.reshape(count, -1, size[1], 3, size[0])
-        crops.append(transposed.permute(0, 1, 3, 4, 2))
+
+        # [images, views * new_width, width] @ [images, width, 3 * height]
+        x_weights = resampling_weights(left, box_width, width, new_width, flip)
+        x_weights = x_weights.reshape(count, -1, width)
+        resampled = (x_weights @ columns).round_()
+
+        # [images * views, new_width * 3, height] @ [images * views, height, new_height]
+        y_weights = resampling_weights(top, box_height, height, new_height, no_flip)
+        y_weights = y_weights.flatten(0, 1).mT
+        resampled = resampled.reshape(-1, new_width * 3, height)
+        levels = (resampled @ y_weights).round_().clamp_(0, 255).to(torch.uint8)
+
+        levels = levels.reshape(count, -1, new_width, 3, new_height)
+        crops.append(levels.permute(0, 1, 3, 4, 2))
     return torch.cat(crops, 1).reshape(count, views, 3, *size)
 
 
@@ -126,13 +135,18 @@ def resampling_weights(
     start = start[..., None, None]
     extent = extent[..., None, None]
     ratio = extent / size
-    new = torch.arange(size, device=start.device, dtype=start.dtype)[:, None] + 0.5
+    new = _pixel_centres(size, start)[:, None]
     new = torch.where(flip[..., None, None] > 0, size - new, new)
     centre = start + ratio * new
-    old = torch.arange(length, device=start.device, dtype=start.dtype) + 0.5
+    old = _pixel_centres(length, start)
     weights = (1 - (old - centre).abs() / ratio.clamp(min=1)).clamp(min=0)
     weights = weights * ((old > start) & (old < start + extent))
     return weights / weights.sum(-1, keepdim=True)
+
+
+def _pixel_centres(count: int, like: Tensor) -> Tensor:
+    """Return the positions of the centres of a line of pixels, which are one unit wide."""
+    return torch.arange(count, device=like.device, dtype=like.dtype) + 0.5
 
 
 def mix_chains(cropped: Tensor, recipes: list[Recipe]) -> Tensor:
@@ -249,12 +263,14 @@ def equalize_batch(views: Tensor, _numbers: Tensor) -> Tensor:
 
 def posterize_batch(views: Tensor, numbers: Tensor) -> Tensor:
     """Keep those bits of each value that are set in the first number."""
-    return views & numbers[:, 0, None, None, None].to(torch.uint8)
+    masks = numbers[:, 0].to(torch.uint8)
+    return views & masks.reshape(-1, 1, 1, 1)
 
 
 def solarize_batch(views: Tensor, numbers: Tensor) -> Tensor:
     """Invert the values that are at least the first number."""
-    return torch.where(views >= numbers[:, 0, None, None, None], 255 - views, views)
+    thresholds = numbers[:, 0].reshape(-1, 1, 1, 1)
+    return torch.where(views >= thresholds, 255 - views, views)
 
 
 def warp_batch(views: Tensor, numbers: Tensor) -> Tensor:
@@ -264,14 +280,14 @@ def warp_batch(views: Tensor, numbers: Tensor) -> Tensor:
     """
     height, width = views.shape[2:]
     a, b, c, d, e, f = numbers[:, :, None, None].unbind(1)
-    x = torch.arange(width, device=views.device, dtype=numbers.dtype) + 0.5
-    y = torch.arange(height, device=views.device, dtype=numbers.dtype)[:, None] + 0.5
+    x = _pixel_centres(width, numbers)
+    y = _pixel_centres(height, numbers)[:, None]
     source_x = a * x + b * y + c
     source_y = d * x + e * y + f
     # `grid_sample` wants positions from -1 to 1.
-    grid = torch.stack([source_x * (2 / width) - 1, source_y * (2 / height) - 1], -1)
+    grid_x = source_x * (2 / width) - 1
+    grid_y = source_y * (2 / height) - 1
+    grid = torch.stack([grid_x, grid_y], -1)
     moved = grid_sample(views.float(), grid, "bilinear", "border", align_corners=False)
-    is_inside_x = (source_x >= 0) & (source_x < width)
-    is_inside_y = (source_y >= 0) & (source_y < height)
-    is_inside = (is_inside_x & is_inside_y).unsqueeze(1)
-    return (moved.round() * is_inside).to(torch.uint8)
+    visible: Tensor = is_inside(source_x, width) & is_inside(source_y, height)
+    return (moved.round() * visible.unsqueeze(1)).to(torch.uint8)

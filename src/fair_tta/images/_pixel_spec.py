@@ -29,11 +29,11 @@ class PixelSpec:
         if preprocess is None or not hasattr(backend, "encode_pixels"):
             return None
         square = (_PROBE_EDGE, _PROBE_EDGE)
-        wide = (_PROBE_EDGE, _PROBE_EDGE * 2 // 3)
+        oblong = (_PROBE_EDGE, _PROBE_EDGE * 2 // 3)
         black = preprocess([Image.new("RGB", square, "black")])
         white = preprocess([Image.new("RGB", square, "white")])
-        wide_black = preprocess([Image.new("RGB", wide, "black")])
-        if black is None or black.shape != wide_black.shape:
+        oblong_black = preprocess([Image.new("RGB", oblong, "black")])
+        if black is None or black.shape != oblong_black.shape:
             return None
 
         # Black and white give shift and gain of each channel, if they stay images of one colour.

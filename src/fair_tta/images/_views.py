@@ -35,20 +35,43 @@ _NUMBERS_PER_CHAIN = 2 + 3 * _MAX_STEPS
 # How far user-defined views may lie outside 0..255, as they do after bicubic resizing.
 _RANGE_TOLERANCE = 1.0
 
-# Operations by their strength, from -1 to 1 of the strongest, and height and width of the view.
-_OPERATIONS: tuple[Callable[[float, int, int], partial[Pixels]], ...] = (
-    lambda s, h, w: partial(augment.autocontrast),
-    lambda s, h, w: partial(augment.equalize),
-    lambda s, h, w: partial(augment.posterize, bits=4 - int(4 * abs(s))),
-    lambda s, h, w: partial(augment.solarize, threshold=256 - int(256 * abs(s))),
-    lambda s, h, w: partial(augment.rotate, degrees=int(30 * s)),
-    lambda s, h, w: partial(augment.shear_x, level=0.3 * s),
-    lambda s, h, w: partial(augment.shear_y, level=0.3 * s),
-    lambda s, h, w: partial(augment.translate_x, pixels=int(w / 3 * s)),
-    lambda s, h, w: partial(augment.translate_y, pixels=int(h / 3 * s)),
+GEOMETRIC_OPERATIONS: tuple[Callable[..., Pixels], ...] = (
+    augment.rotate,
+    augment.shear_x,
+    augment.shear_y,
+    augment.translate_x,
+    augment.translate_y,
 )
-GEOMETRIC_OPERATIONS = _OPERATIONS[4:]
-"""Operations that move pixels: rotate, shear and translate."""
+"""Operations that move pixels."""
+
+# Recipes and rows that are stored depend on this order.
+_OPERATIONS: tuple[Callable[..., Pixels], ...] = (
+    augment.autocontrast,
+    augment.equalize,
+    augment.posterize,
+    augment.solarize,
+    *GEOMETRIC_OPERATIONS,
+)
+
+
+def make_step(
+    operation: Callable[..., Pixels], strength: float, size: tuple[int, int]
+) -> partial[Pixels]:
+    """Return an operation for views of a size, at a strength from -1 to 1 of the strongest."""
+    height, width = size
+    if operation is augment.posterize:
+        return partial(operation, bits=4 - int(4 * abs(strength)))
+    if operation is augment.solarize:
+        return partial(operation, threshold=256 - int(256 * abs(strength)))
+    if operation is augment.rotate:
+        return partial(operation, degrees=int(30 * strength))
+    if operation is augment.shear_x or operation is augment.shear_y:
+        return partial(operation, level=0.3 * strength)
+    if operation is augment.translate_x:
+        return partial(operation, pixels=int(width / 3 * strength))
+    if operation is augment.translate_y:
+        return partial(operation, pixels=int(height / 3 * strength))
+    return partial(operation)
 
 
 @runtime_checkable
@@ -155,22 +178,22 @@ class AugMix:
         """Draw the chains of each view from numbers ``[views, chains, _NUMBERS_PER_CHAIN]``."""
         lengths = 1 + (_MAX_STEPS * numbers[..., 1]).astype(int)
         steps = numbers[..., 2:].reshape(*lengths.shape, _MAX_STEPS, 3)
-        operations = (len(_OPERATIONS) * steps[..., 0]).astype(int)
+        indices = (len(_OPERATIONS) * steps[..., 0]).astype(int)
         # Levels go up to 10, strengths to 1.
         levels = 0.1 + (self.severity - 0.1) * steps[..., 1]
         strengths = np.where(steps[..., 2] < 0.5, 0.1, -0.1) * levels
 
         chains = []
         for view in zip(
-            lengths.tolist(), operations.tolist(), strengths.tolist(), strict=True
+            lengths.tolist(), indices.tolist(), strengths.tolist(), strict=True
         ):
             view_chains = []
-            for length, indices, chain_strengths in zip(*view, strict=True):
-                chain = [
-                    _OPERATIONS[index](strength, *size)
-                    for index, strength in zip(indices, chain_strengths, strict=True)
-                ]
-                view_chains.append(tuple(chain[:length]))
+            for length, chain_indices, chain_strengths in zip(*view, strict=True):
+                chain = []
+                for step in range(length):
+                    operation = _OPERATIONS[chain_indices[step]]
+                    chain.append(make_step(operation, chain_strengths[step], size))
+                view_chains.append(tuple(chain))
             chains.append(tuple(view_chains))
         return chains
 

@@ -81,8 +81,8 @@ def encode_in_batches(
     """Yield features of images, `batch_size` at a time; stored ones in chunks."""
     if is_single_image(images) or not hasattr(images, "__iter__"):
         raise ImageError(
-            f"`images` should be many reference images (got one {type(images).__name__}; "
-            "features: Features(array)).",
+            f"`images` should be several reference images (got one {type(images).__name__}); pass "
+            "their features as Features(array).",
             argument="images",
         )
     warn_if_other_model(images, classifier._task)
@@ -285,6 +285,7 @@ def fit_encoded(
     """
     if method.is_fitted:
         return method
+    # Of a chain only the second method can be one that is fitted.
     if isinstance(method, Chained):
         fitted = fit_encoded(classifier, method.then, features, sensitive, labels)
         return replace(method, then=fitted)
@@ -348,6 +349,7 @@ def _fit(
             SmallReferenceWarning,
             stacklevel=4,
         )
+    # With these the reference is recognised when it is used again.
     settings = {key: getattr(method, key) for key in method._fit_settings}
     identity = TaskIdentity.from_task(task)
     reference = Reference(name, images.count, identity, learned, settings)
@@ -412,6 +414,7 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
     if isinstance(adapter, FittedMethod):
         reference = adapter._checked_reference(task)
     else:
+        # Settings alone are worth a file, too: a path can then be an adapter.
         adapter._check_fitted(task)
         reference = Reference(
             type(adapter).__name__, 0, TaskIdentity.from_task(task), {}
@@ -427,13 +430,14 @@ def load_saved_method(path: str | os.PathLike[str], classes: Iterable[type[T]]) 
         fit_settings[name] = getattr(cls, "_fit_settings", ())
     reference, settings = Reference._read(path, fit_settings)
     method_class = class_of_name[reference.method]
+    # The reference is no setting, and other methods have none.
     if issubclass(method_class, FittedMethod):
         settings["reference"] = reference
     try:
         method: T = method_class(**settings)
     except (TypeError, ValueError, OverflowError) as error:
         raise FairTTAError(
-            f"{os.fspath(path)!r} has settings that {reference.method} does not know: fit again "
-            f"({error})."
+            f"{os.fspath(path)!r} has settings that {reference.method} does not accept "
+            f"({str(error).rstrip('.')}): fit again."
         ) from error
     return method

@@ -308,5 +308,6 @@ def _to_json(value: Any) -> str:
         return json.dumps(value)
     except (TypeError, ValueError) as error:
         raise FairTTAError(
-            f"settings of a method that is saved should be numbers, texts or lists of them: {error}"
+            "settings of a method that is saved should be numbers, texts or lists of them (got: "
+            f"{error})."
         ) from error

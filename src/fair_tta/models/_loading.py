@@ -1,4 +1,4 @@
-"""From an object or a string to a backend: its kind, its processor, its device and dtype."""
+"""Backends from objects and strings: their kind, processor, device and dtype."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if isinstance(model, str | Path):
         with eval_mode_lock():
             return _from_string(str(model), processor)
-    if isinstance(model, tuple | list):
+    if isinstance(model, tuple | list):  # a model with its processors
         return _from_tuple(tuple(_unwrapped(part) for part in model))
     model = _unwrapped(model)
     # `isinstance` of Python 3.12 does not see attributes that come from __getattr__.
@@ -87,6 +87,7 @@ def _resolve(model: Any, processor: Any) -> Backend:
     if not missing:
         backend: Backend = model
         return backend
+    # A pipeline of transformers.
     if getattr(model, "task", None) == "zero-shot-image-classification":
         processor = processor or (model.image_processor, model.tokenizer)
         return _from_transformers(model.model, processor)
@@ -97,6 +98,7 @@ def _resolve(model: Any, processor: Any) -> Backend:
             return _from_open_clip(model)
         if callable(processor):  # the tokenizer of a text tower
             return OpenClipBackend(model, refuse_images, processor)
+    # Almost a user-defined backend: name what it lacks.
     if "encode_images" not in missing or "encode_prompts" not in missing:
         raise ModelError(
             f"`model` should satisfy fair_tta.extend.Backend: {type(model).__name__} lacks "
@@ -141,6 +143,7 @@ def _from_string(name: str, processor: Any) -> Backend:
             f"model, write 'open_clip:NAME/TAG'.{suggest_name(name, _local_models(name))}",
             argument="model",
         ) from error
+    # transformers only warns, and fills them with random numbers.
     if report["missing_keys"]:
         raise ModelError(
             f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
@@ -164,8 +167,10 @@ def _local_models(name: str) -> list[str]:
 
 
 def _from_tuple(parts: tuple[Any, ...]) -> Backend:
+    # (model, processor) of transformers
     if len(parts) == 2 and hasattr(parts[0], "config"):
         return _from_transformers(*parts)
+    # (model, preprocess, tokenizer) of open_clip
     if len(parts) == 3 and hasattr(parts[0], "encode_image") and callable(parts[1]):
         model, preprocess, tokenizer = parts
         if callable(tokenizer) and not hasattr(tokenizer, "transforms"):
@@ -182,6 +187,7 @@ def _from_tuple(parts: tuple[Any, ...]) -> Backend:
 
 
 def _from_transformers(model: Any, processor: Any) -> Backend:
+    # A model that was loaded from the hub or a folder says where its processor is.
     if processor is None:
         name = getattr(model, "name_or_path", "")
         if not name:
@@ -195,6 +201,7 @@ def _from_transformers(model: Any, processor: Any) -> Backend:
     else:
         image_processor = getattr(processor, "image_processor", None)
         tokenizer = getattr(processor, "tokenizer", None)
+    # A text tower comes with its tokenizer alone.
     if is_text_tower(model):
         tokenizer = tokenizer or processor
         image_processor = image_processor or refuse_images
@@ -214,6 +221,7 @@ def _load_processor(name: str, revision: str | None = None) -> Any:
     import transformers
 
     try:
+        # A user's model may name any folder or hub id as its origin.
         if revision is None:
             folder, revision = find_model_files(name)
             check_folder(name, folder, is_model=False)
@@ -275,6 +283,7 @@ def load(
     dtype: str | torch.dtype | None = None,
 ) -> Backend:
     """Return `resolve(model)` on a device and in a dtype; see `FairTPTClassifier`."""
+    # An object is the user's: it stays where and as it is.
     is_loaded = isinstance(model, str | Path)
     for name, argument in (("device", device), ("dtype", dtype)):
         if argument is not None and not is_loaded:
@@ -332,6 +341,7 @@ def move(
             f"`device` and `dtype` need a model of torch to move ({backend.name} has none).",
             argument="device",
         )
+    # Half precision is too coarse for a temperature.
     scalars = [(p, p.detach().clone()) for p in model.parameters() if p.ndim == 0]
     try:
         model.to(device=device, dtype=dtype)

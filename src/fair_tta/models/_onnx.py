@@ -133,6 +133,7 @@ class OnnxBackend:
                 f"{self._title} takes pixels {model_input.shape}, and `preprocess` makes {shape}: "
                 "choose the preprocessing of the model that was exported."
             )
+        # The runtime takes arrays of the exact type only.
         array = pixels.numpy(force=True).astype(_FLOAT_TYPES[model_input.type])
         output_name = _feature_output(self._session.get_outputs()).name
         try:
@@ -173,6 +174,7 @@ def _weight_files(path: Path) -> list[Path]:
         raise ModelError(
             f"`images` {str(path)!r} cannot be loaded: {error}.", argument="images"
         ) from error
+    # A tensor outside the file has its location among other entries.
     locations = set()
     for tensor in _tensors(model):
         for entry in tensor.external_data:

@@ -60,9 +60,9 @@ class OpenClipBackend(TextTower, VisionTower):
         """Class of the model and of its text tower."""
         name = f"open_clip {type(self.model).__name__}"
         text_model = getattr(self.model, "text", None)
-        return (
-            name if text_model is None else f"{name} with {type(text_model).__name__}"
-        )
+        if text_model is None:
+            return name
+        return f"{name} with {type(text_model).__name__}"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -82,6 +82,7 @@ class OpenClipBackend(TextTower, VisionTower):
         return scale_from_log(log_scale.detach(), self.name)
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
+        # Outside the caller's autocast and inference mode.
         with eval_mode_lock():
             pixels = [self.image_processor(image) for image in images]
             return {"pixel_values": torch.stack(pixels)}

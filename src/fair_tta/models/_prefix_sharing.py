@@ -168,6 +168,7 @@ def find_sharing(
         for layer in listed_layers:
             hooks.enter_context(layer.register_forward_hook(watch))
         call()
+    # Some layers of other lists may have states too, such as those inside the blocks.
     for module_list in module_lists:
         blocks = list(module_list)
         if blocks and [layer for layer in called if layer in set(blocks)] == blocks:

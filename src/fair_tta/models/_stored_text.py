@@ -56,6 +56,7 @@ class TextTable:
         self._rows = {sentence: row for row, sentence in enumerate(features)}
         self.scale = scale
         self.model = nn.Module()  # its buffer identifies the content of this table
+        # Vectors are compared in float32; the dtype is the one in which they were stored.
         tensors = {text: _as_tensor(text, values) for text, values in features.items()}
         dtypes = {tensor.dtype for tensor in tensors.values()}
         floating = [dtype for dtype in dtypes if dtype.is_floating_point]
@@ -79,6 +80,7 @@ class TextTable:
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
         """Return the row of each sentence, ``[sentences, 1]``."""
+        # There is no tower to encode any other prompt.
         missing = [text for text in texts if text not in self._rows]
         if missing:
             listed = ", ".join(repr(text) for text in missing[:5])

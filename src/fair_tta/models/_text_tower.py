@@ -170,6 +170,7 @@ class TextTower:
             tree: the common beginnings of the prompts in each episode.
             embeddings: ``[episodes, prompts, length, width]``.
         """
+        # Blocks that run again in the backward pass would not know of the tree.
         episodes = len(embeddings)
         block = None
         if self.sharing is not None and not self.sharing.is_recomputed:

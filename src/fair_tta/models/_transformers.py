@@ -84,6 +84,7 @@ class TransformersBackend(TextTower, VisionTower):
                 upper = float(self.model.max_log_logit_scale)
                 log_scale = min(max(log_scale, 0.0), upper)
             return scale_from_log(log_scale, self.name)
+        # The whole model has a scale, which its text tower does not know.
         if not self.sees_images:
             refuse_missing_scale(self.name)
         temperature = getattr(self.model, "temperature", None)
@@ -110,10 +111,12 @@ class TransformersBackend(TextTower, VisionTower):
         return tokens
 
     def _preprocess(self, images: Sequence[Image]) -> dict[str, Tensor]:
+        # Outside the caller's autocast and inference mode.
         with eval_mode_lock():
             inputs = self.image_processor(
                 images=list(images), return_tensors="pt", **self._processor_options
             )
+        # SigLIP 2 also needs shapes and a mask of its patches; some processors return more.
         accepted = {"pixel_values", *self._image_arguments}
         return {key: tensor for key, tensor in inputs.items() if key in accepted}
 

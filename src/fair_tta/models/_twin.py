@@ -39,8 +39,9 @@ def image_twin(model: nn.Module, call: TowerCall) -> nn.Module:
         memo[id(weight)] = (
             nn.Parameter(weight.detach(), requires_grad=False) if is_plain else weight
         )
+    # Modules of foreign code may hold anything, such as locks.
     try:
         return CallModule(copy.deepcopy(model, memo), call).eval()
-    except Exception as error:  # modules may hold anything
+    except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise TowerError(f"its modules cannot be copied ({reason})") from error

@@ -133,6 +133,7 @@ def check_weights_finite(model: nn.Module | None) -> None:
     """
     if model is None:
         return
+    # All weights are read, so once per state is enough.
     state = state_of(model)
     if _finite_states.get(model) == state:
         return

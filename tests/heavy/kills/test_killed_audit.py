@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_fixtures import audit_arguments, count_rows, rows_of
-from cli_fixtures import many as many
+from cli_fixtures import labelled as labelled
 from cli_fixtures import tiny_model as tiny_model
 
 from fair_tta.auditing import Audit
@@ -62,9 +62,9 @@ def wait_for_rows(process: subprocess.Popen[str], out: Path, count: int) -> None
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
-    arguments = [*audit_arguments(many, tiny_model), *ADAPTERS, "--batch-size", "2"]
-    out, labels = many / "out", many / "labels.csv"
+def test_killed_and_interrupted(labelled: Path, tiny_model: str) -> None:
+    arguments = [*audit_arguments(labelled, tiny_model), *ADAPTERS, "--batch-size", "2"]
+    out, labels = labelled / "out", labelled / "labels.csv"
     labels.write_text(
         "".join(labels.read_text().splitlines(keepends=True)[: 1 + COUNT])
     )
@@ -84,7 +84,7 @@ def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     assert finished < count_rows(out) < 2 * COUNT
     # all in processes alike, so that rows have the same bits
     whole = [
-        *audit_arguments(many, tiny_model, "whole"),
+        *audit_arguments(labelled, tiny_model, "whole"),
         *ADAPTERS,
         "--batch-size",
         "2",
@@ -92,6 +92,6 @@ def test_killed_and_interrupted(many: Path, tiny_model: str) -> None:
     for process in (run(2 * COUNT + 1, *arguments), run(2 * COUNT + 1, *whole)):
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr
-    assert rows_of(many / "out") == rows_of(many / "whole")
-    audits = [Audit.load(many / name / "audit.json") for name in ("out", "whole")]
+    assert rows_of(labelled / "out") == rows_of(labelled / "whole")
+    audits = [Audit.load(labelled / name / "audit.json") for name in ("out", "whole")]
     assert audits[0] == audits[1]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from checks import picture
-from cli_fixtures import NAMES, audit_arguments, call, rows_of
-from cli_fixtures import many as many
+from cli_fixtures import NAMES, audit_arguments, call, flat, load_audit, rows_of
+from cli_fixtures import labelled as labelled
 from cli_fixtures import tiny_model as tiny_model
 from fits import fit_on
 from internals import parse_adapter, parse_adapters, short_name
 
 from fair_tta import FairTPTClassifier, LogitBalance, ZeroShot
-from fair_tta.auditing import Audit, Examination
+from fair_tta.auditing import Examination
 from fair_tta.methods import load_adapter
 
 pytestmark = pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
@@ -33,7 +33,7 @@ def reference(tmp_path: Path) -> Path:
     return folder
 
 
-def fit(reference: Path, model: str, *more: str, code: int = 4) -> Any:
+def fit(reference: Path, model: str, *options: str, code: int = 4) -> Any:
     arguments = [
         "fit",
         "--adapter",
@@ -48,7 +48,7 @@ def fit(reference: Path, model: str, *more: str, code: int = 4) -> Any:
         model,
         "--out",
         str(reference.parent / "b"),
-        *more,
+        *options,
         code=code,
     )
 
@@ -65,27 +65,28 @@ def classifier(model: str) -> FairTPTClassifier:
 
 def test_the_file_is_what_python_fits(reference: Path, tiny_model: str) -> None:
     out = fit(reference, tiny_model)
-    said = " ".join(out.stderr.split())
-    assert "Note: LogitBalance was fitted on 11 images; with fewer than 300" in said
-    assert "broken.jpg': not one of JPEG, PNG" in said
-    assert "fitted on 11 images of 'reference pictures'; " in said
-    assert "1 could not be used." in said
+    text = flat(out.stderr)
+    assert "Note: LogitBalance was fitted on 11 images; with fewer than 300" in text
+    assert "broken.jpg': not one of JPEG, PNG" in text
+    assert "fitted on 11 images of 'reference pictures'; " in text
+    assert "1 could not be used." in text
     clf = classifier(tiny_model)
     pictures = sorted(reference.rglob("*.png"))
     with pytest.warns(match="fitted on 11 images"):
         expected = fit_on(LogitBalance(strength=1), clf, pictures)
     path = reference.parent / "b"
-    found = load_adapter(path)
-    assert isinstance(found, LogitBalance)
-    assert found.strength == 1
+    fitted = load_adapter(path)
+    assert isinstance(fitted, LogitBalance)
+    assert fitted.strength == 1
     ours, theirs = (
-        clf.with_adapter(m).predict(picture(0)).probabilities for m in (found, expected)
+        clf.with_adapter(m).predict(picture(0)).probabilities
+        for m in (fitted, expected)
     )
     assert ours == pytest.approx(theirs, abs=1e-5)
-    assert parse_adapter(f"logit-balance:reference={path}") == found
-    assert parse_adapter("logit-balance:reference=b", path.parent) == found
+    assert parse_adapter(f"logit-balance:reference={path}") == fitted
+    assert parse_adapter("logit-balance:reference=b", path.parent) == fitted
     changed = parse_adapter(f"logit-balance:keep_prior=0.5,reference={path}")
-    assert changed == LogitBalance(1.0, 0.5, found.reference)
+    assert changed == LogitBalance(1.0, 0.5, fitted.reference)
     assert list(
         parse_adapters([f"zero-shot,logit-balance:reference={path},strength=2"])
     ) == [
@@ -98,18 +99,18 @@ def test_a_path_of_a_reference_may_have_plus_signs(
     reference: Path, tiny_model: str
 ) -> None:
     fit(reference, tiny_model)
-    found = load_adapter(reference.parent / "b")
+    fitted = load_adapter(reference.parent / "b")
     for name in ("a+b", "c++", "a+tpt", "x +y+ z"):
         path = reference.parent / name / "b"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes((reference.parent / "b").read_bytes())
         text = f"logit-balance:reference={path}"
-        assert parse_adapter(text) == found
+        assert parse_adapter(text) == fitted
         assert short_name(text) == "logit-balance:reference=b"
 
 
-def predict(pictures: Path, model: str, *more: str, code: int = 0) -> Any:
-    arguments = ["predict", str(pictures), "--model", model, *NAMES, "--json", *more]
+def predict(pictures: Path, model: str, *options: str, code: int = 0) -> Any:
+    arguments = ["predict", str(pictures), "--model", model, *NAMES, "--json", *options]
     return call(*arguments, code=code)
 
 
@@ -118,23 +119,21 @@ def answers(out: Any) -> list[Any]:
 
 
 def test_file_and_folder_give_the_same_answers(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
     fit(reference, tiny_model)
-    pics, file = many / "pics", reference.parent / "b"
+    pics, file = labelled / "pics", reference.parent / "b"
     by_file = predict(pics, tiny_model, "--adapter", f"logit-balance:reference={file}")
     folder = ["--adapter", "logit-balance:strength=1", "--reference", str(reference)]
     by_folder = predict(pics, tiny_model, *folder)
     assert answers(by_file) == answers(by_folder)
-    assert "none of the images classified here are among them" in " ".join(
-        by_folder.stderr.split()
-    )
+    assert "none of the images classified here are among them" in flat(by_folder.stderr)
     plain = predict(pics, tiny_model, "--adapter", "zero-shot")
     assert answers(by_file) != answers(plain)
 
 
 def test_other_references_never_share_answers(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
     arguments = [
         "--adapter",
@@ -142,81 +141,76 @@ def test_other_references_never_share_answers(
         "--limit",
         "4",
         "--out",
-        str(many / "out"),
+        str(labelled / "out"),
     ]
     first = predict(
-        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+        labelled / "pics", tiny_model, *arguments, "--reference", str(reference)
     )
     again = predict(
-        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+        labelled / "pics", tiny_model, *arguments, "--reference", str(reference)
     )
     assert answers(first) == answers(again)
-    assert len(rows_of(many / "out")) == 4  # found again
+    assert len(rows_of(labelled / "out")) == 4  # found again
     picture(999).save(reference / "more.png")
-    other = predict(
-        many / "pics", tiny_model, *arguments, "--reference", str(reference)
+    changed_output = predict(
+        labelled / "pics", tiny_model, *arguments, "--reference", str(reference)
     )
-    rows = rows_of(many / "out")
+    rows = rows_of(labelled / "out")
     assert len(rows) == 8
     assert len({row.key.method for row in rows}) == 2
-    assert answers(other) != answers(first)
+    assert answers(changed_output) != answers(first)
 
 
 def test_pictures_that_are_answered_are_refused(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
-    shutil.copy(many / "pics" / "3.png", reference / "copy under another name.png")
-    shutil.copy(many / "pics" / "4.png", reference / "sub" / "4.png")
+    shutil.copy(labelled / "pics" / "3.png", reference / "copy under another name.png")
+    shutil.copy(labelled / "pics" / "4.png", reference / "sub" / "4.png")
     options = ["--adapter", "logit-balance", "--reference", str(reference)]
-    out = predict(many / "pics", tiny_model, *options, code=3)
-    said = " ".join(out.stderr.split())
+    out = predict(labelled / "pics", tiny_model, *options, code=3)
+    text = flat(out.stderr)
     assert (
         "`--reference` 'reference pictures' has 2 of the images to be classified"
-        in said
+        in text
     )
-    assert "allow it with `--reference-is-data`" in said
-    paths = "".join(f"{many / 'pics' / f'{i}.png'}\n" for i in (3, 5)).encode()
+    assert "allow it with `--reference-is-data`" in text
+    paths = "".join(f"{labelled / 'pics' / f'{i}.png'}\n" for i in (3, 5)).encode()
     stdin = ["predict", "-", "--model", tiny_model, *NAMES, *options]
-    assert "has 1 of the images" in " ".join(
-        call(*stdin, stdin=paths, code=3).stderr.split()
-    )
+    assert "has 1 of the images" in flat(call(*stdin, stdin=paths, code=3).stderr)
     out = call(*stdin, "--reference-is-data", "--json", stdin=paths)
     assert len(out.stdout.splitlines()) == 2
-    assert "; 1 of the images classified here are among them" in " ".join(
-        out.stderr.split()
-    )
+    assert "; 1 of the images classified here are among them" in flat(out.stderr)
     assert (
-        len(answers(predict(many / "pics", tiny_model, *options, "--limit", "1"))) == 1
+        len(answers(predict(labelled / "pics", tiny_model, *options, "--limit", "1")))
+        == 1
     )
 
 
 def test_an_audit_says_which_reference(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
-    arguments = [
-        *audit_arguments(many, tiny_model),
-        "--adapters",
-        "zero-shot,logit-balance",
-    ]
+    arguments = audit_arguments(
+        labelled, tiny_model, adapters="zero-shot,logit-balance"
+    )
     call(*arguments, "--reference", str(reference))
-    audit = Audit.load(many / "out" / "audit.json").document
-    told = audit.provenance["reference"]
-    assert (told["folder"], told["images"], told["left_out"]) == (
+    audit = load_audit(labelled).document
+    provenance = audit.provenance["reference"]
+    assert (provenance["folder"], provenance["images"], provenance["left_out"]) == (
         "reference pictures",
         11,
         1,
     )
-    assert (told["shared"], told["methods"]) == (0, ["logit-balance"])
+    assert (provenance["shared"], provenance["methods"]) == (0, ["logit-balance"])
     note = "logit-balance: fitted on 11 images of 'reference pictures'; none of the images "
     assert any(text.startswith(note) for text in audit.warnings)
-    page = (many / "out" / "report.html").read_text()
+    page = (labelled / "out" / "report.html").read_text()
     assert "fitted on 11 images of" in page
-    assert told["sha256"] in page
-    shutil.copy(many / "pics" / "7.png", reference)
+    assert provenance["sha256"] in page
+    shutil.copy(labelled / "pics" / "7.png", reference)
     out = call(*arguments, "--reference", str(reference), code=3)
-    assert "has 1 of the images to be classified" in " ".join(out.stderr.split())
+    assert "has 1 of the images to be classified" in flat(out.stderr)
     call(*arguments, "--reference", str(reference), "--reference-is-data")
-    audit = Audit.load(many / "out" / "audit.json").document
+    audit = load_audit(labelled).document
     assert audit.provenance["reference"]["shared"] == 1
     assert any(
         "; 1 of the images classified here are among them" in text
@@ -225,7 +219,7 @@ def test_an_audit_says_which_reference(
 
 
 def test_an_audit_with_a_file_says_that_sharing_is_not_known(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
     """An audit calls the attribute by its column."""
     names = [
@@ -240,10 +234,10 @@ def test_an_audit_with_a_file_says_that_sharing_is_not_known(
         str(reference),
         *names,
     ]
-    call(*arguments, "--model", tiny_model, "--out", str(many / "b"), code=4)
-    method = f"logit-balance:reference={many / 'b'}"
-    call(*audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}")
-    audit = Audit.load(many / "out" / "audit.json").document
+    call(*arguments, "--model", tiny_model, "--out", str(labelled / "b"), code=4)
+    method = f"logit-balance:reference={labelled / 'b'}"
+    call(*audit_arguments(labelled, tiny_model), "--adapters", f"zero-shot,{method}")
+    audit = load_audit(labelled).document
     assert [run.name for run in audit.runs] == [
         "zero-shot",
         "logit-balance:reference=b",
@@ -256,7 +250,10 @@ def test_an_audit_with_a_file_says_that_sharing_is_not_known(
     fit(reference, tiny_model)  # with another name of the attribute
     method = f"logit-balance:reference={reference.parent / 'b'}"
     out = call(
-        *audit_arguments(many, tiny_model), "--adapters", f"zero-shot,{method}", code=3
+        *audit_arguments(labelled, tiny_model),
+        "--adapters",
+        f"zero-shot,{method}",
+        code=3,
     )
     assert (
         "Error: this LogitBalance was fitted with another `--sensitive`" in out.stderr
@@ -264,9 +261,16 @@ def test_an_audit_with_a_file_says_that_sharing_is_not_known(
 
 
 def test_examine_takes_a_reference(
-    many: Path, reference: Path, tiny_model: str
+    labelled: Path, reference: Path, tiny_model: str
 ) -> None:
-    arguments = ["examine", str(many / "pics"), "--model", tiny_model, *NAMES, "--json"]
+    arguments = [
+        "examine",
+        str(labelled / "pics"),
+        "--model",
+        tiny_model,
+        *NAMES,
+        "--json",
+    ]
     arguments += [
         "--views",
         "4",
@@ -275,49 +279,6 @@ def test_examine_takes_a_reference(
         "--reference",
         str(reference),
     ]
-    found = Examination.from_json(call(*arguments).stdout).document
-    assert found.provenance["reference"]["images"] == 11
-    assert any("logit-balance: fitted on 11 images" in text for text in found.warnings)
-
-
-def test_usage_errors(many: Path, reference: Path, tiny_model: str) -> None:
-    def said(*arguments: str, code: int = 2) -> str:
-        return " ".join(call(*arguments, code=code).stderr.replace("│", " ").split())
-
-    options = ["predict", str(many / "pics"), "--model", tiny_model, *NAMES]
-    nothing = "a reference goes with a method that is to be fitted (got"
-    assert f"{nothing} zero)" in said(
-        *options, "--adapter", "zero", "--reference", str(reference)
-    )
-    assert f"{nothing} association-correction)" in said(
-        *options, "--reference", str(reference)
-    )
-    for folder in ("nowhere", str(many / "labels.csv")):
-        wrong = [*options, "--adapter", "logit-balance", "--reference", folder]
-        assert "`--reference` should be a folder of images (got" in said(*wrong, code=3)
-    (many / "empty").mkdir()
-    wrong = [*options, "--adapter", "logit-balance", "--reference", str(many / "empty")]
-    assert "has no image that can be read" in said(*wrong, code=3)
-    fits = [
-        "fit",
-        "--images",
-        str(reference),
-        "--out",
-        str(many / "b"),
-        "--model",
-        tiny_model,
-    ]
-    assert f"{nothing} tpt)" in said(*fits, *NAMES, "--adapter", "tpt")
-    assert "it needs sensitive attribute values" in said(
-        *fits, "--targets", "cat,dog", "--adapter", "logit-balance"
-    )
-    assert "`--images` should be a folder" in said(
-        *fits, *NAMES, "--adapter", "logit-balance", "--images", "nowhere", code=3
-    )
-    assert not (many / "b").exists()
-    fits += [*NAMES, "--adapter", "logit-balance", "--out"]
-    assert "`--out` should be in an existing folder" in said(*fits, "no/b", code=3)
-    assert "`--out` should be a file, not a folder" in said(*fits, str(many), code=3)
-    before = (reference / "0.png").read_bytes()
-    assert "'): choose another name" in said(*fits, str(reference / "0.png"), code=3)
-    assert (reference / "0.png").read_bytes() == before
+    fitted = Examination.from_json(call(*arguments).stdout).document
+    assert fitted.provenance["reference"]["images"] == 11
+    assert any("logit-balance: fitted on 11 images" in text for text in fitted.warnings)

@@ -27,15 +27,15 @@ pytestmark = [
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hostile in all that others may have written: files, folders, labels, tables, predictions."""
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / f"pics{HOSTILE}"
-    folder.mkdir()
+    images = tmp_path / f"pics{HOSTILE}"
+    images.mkdir()
     rows = []
     for i in range(12):
         name = f"{i}{HOSTILE}.png"
-        picture(i).save(folder / name)
+        picture(i).save(images / name)
         rows.append(
             [
                 name,
@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 (CAT, DOG)[i % 3 > 0],
             ]
         )
-    (folder / f"broken{HOSTILE}.png").write_bytes(b"no image")
+    (images / f"broken{HOSTILE}.png").write_bytes(b"no image")
     rows += [
         [f"broken{HOSTILE}.png", CAT, f"a{HOSTILE}", CAT],
         [f"C:\\other\\gone{HOSTILE}.png", DOG, f"a{HOSTILE}", CAT],
@@ -59,9 +59,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def labelled(place: Path) -> list[str]:
+def labelled(folder: Path) -> list[str]:
     return [
-        *("--labels", str(place / f"labels{HOSTILE}.csv"), "--sensitive-column", PLACE),
+        *(
+            "--labels",
+            str(folder / f"labels{HOSTILE}.csv"),
+            "--sensitive-column",
+            PLACE,
+        ),
         *("--target-column", f"class{HOSTILE}"),
     ]
 
@@ -71,16 +76,16 @@ COMMANDS: dict[str, Arguments] = {
     "demo": lambda p, _: [["--out", str(p / f"none{HOSTILE}" / "x.html")]],
     "app": lambda p, _: [["--model", str(p / f"none{HOSTILE}"), "--no-open"]],
     "predict": lambda p, model: [
-        [str(p / f"pics{HOSTILE}"), *NAMES, "--model", model, *how]
-        for how in ([], ["--csv"], ["--json"], ["--adapter", f"m{HOSTILE}.py:x"])
+        [str(p / f"pics{HOSTILE}"), *NAMES, "--model", model, *options]
+        for options in ([], ["--csv"], ["--json"], ["--adapter", f"m{HOSTILE}.py:x"])
     ],
     "examine": lambda p, model: [
-        [str(p / f"pics{HOSTILE}"), *NAMES, "--model", model, *how]
-        for how in (["--out", str(p / f"out{HOSTILE}")], ["--json"])
+        [str(p / f"pics{HOSTILE}"), *NAMES, "--model", model, *options]
+        for options in (["--out", str(p / f"out{HOSTILE}")], ["--json"])
     ],
     "audit": lambda p, model: [
-        ["--images", str(p / f"pics{HOSTILE}"), *labelled(p), "--model", model, *how]
-        for how in (
+        ["--images", str(p / f"pics{HOSTILE}"), *labelled(p), "--model", model, *options]
+        for options in (
             ["--out", str(p / f"out{HOSTILE}"), "--fail-if", "wga < 60", "--harmful",
              f"set{HOSTILE}: {CAT.replace(':', '')}x,thief"],
             ["--out", "folders", "--target-column", "none"],
@@ -88,8 +93,8 @@ COMMANDS: dict[str, Arguments] = {
         )
     ],
     "compare": lambda p, _: [
-        [f"labels{HOSTILE}.csv", f"other{HOSTILE}.csv", *labelled(p), *how]
-        for how in ([], ["--fail-on", "none", "--fail-if", "wga < 60"])
+        [f"labels{HOSTILE}.csv", f"other{HOSTILE}.csv", *labelled(p), *options]
+        for options in ([], ["--fail-on", "none", "--fail-if", "wga < 60"])
     ],
     "mitigate": lambda p, model: [
         [str(p / f"pics{HOSTILE}"), *labelled(p), "--model", model, "--out", f"ready{HOSTILE}"]
@@ -108,9 +113,9 @@ def test_every_command_is_here() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_escape_reaches_the_terminal(
-    command: str, place: Path, tiny_model: str
+    command: str, folder: Path, tiny_model: str
 ) -> None:
-    for arguments in COMMANDS[command](place, tiny_model):
+    for arguments in COMMANDS[command](folder, tiny_model):
         done = CliRunner().invoke(app, [command, *arguments], env={"COLUMNS": "200"})
         assert done.exit_code in (0, 2, 3, 4, 5), (
             arguments,
@@ -124,8 +129,8 @@ def test_no_escape_reaches_the_terminal(
             assert r"cat\x1b[31m" in done.stdout
 
 
-def test_names_of_a_whole_audit_are_escaped_once(place: Path, tiny_model: str) -> None:
-    arguments = COMMANDS["audit"](place, tiny_model)[0]
+def test_names_of_a_whole_audit_are_escaped_once(folder: Path, tiny_model: str) -> None:
+    arguments = COMMANDS["audit"](folder, tiny_model)[0]
     done = CliRunner().invoke(app, ["audit", *arguments], env={"COLUMNS": "400"})
     assert "\\\\x1b" not in done.stdout
-    assert json.loads((place / f"out{HOSTILE}" / "audit.json").read_text("utf-8"))
+    assert json.loads((folder / f"out{HOSTILE}" / "audit.json").read_text("utf-8"))

@@ -20,28 +20,6 @@ def test_targets() -> None:
     assert parse_target_texts([r"a\,b=x\=y", "c"]) == {"a,b": "x=y", "c": "c"}
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["cat"], r"`targets` should name at least two values \(got \['cat'\]\)"),
-        ([""], "should name at least two values"),
-        (
-            ["cat,dog", "cat"],
-            r"`targets` should have distinct names \(\['cat'\] came twice\)",
-        ),
-        (
-            ["cat=of a cat,dog=of a dog"],
-            "looks like several names, some with phrases: repeat",
-        ),
-        (["cat,dog=of a dog"], "looks like several names"),
-        (["cat=", "dog"], "non-empty strings"),
-    ],
-)
-def test_targets_that_cannot_be_meant(texts: list[str], message: str) -> None:
-    with pytest.raises(FairTTAError, match=message):
-        parse_target_texts(texts)
-
-
 words = st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Co", "Zs"]), min_size=1, max_size=8
 )

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checks import picture
@@ -20,7 +19,7 @@ from extending_page import documented
 from internals import printable, walk_images
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
-from fair_tta.extend import AugMix
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab.cli import app
 
 
@@ -37,47 +36,36 @@ def options(model: str) -> list[str]:
     return ["--model", model, "--views", "4", *NAMES]
 
 
-def expected(model: str, path: str, **more: Any) -> Any:
-    clf = FairTPTClassifier(
+def classifier(
+    model: str,
+    adapter: Adapter | None = None,
+    template: str | list[str] = "a photo {target} {sensitive}.",
+) -> FairTPTClassifier:
+    """The classifier that the options describe."""
+    return FairTPTClassifier(
         model,
         {"cat": "of a cat", "dog": "of a dog, black"},
         {"sensitive": {"water": "on water", "land": "on land"}},
-        "a photo {target} {sensitive}.",
+        template,
+        adapter=adapter or AssociationCorrection(),
         views=AugMix(4),
-        **{"adapter": AssociationCorrection(), **more},
     )
-    return clf.predict(path)
 
 
 def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
-    """Repeated, from a file, and both: the answers of Python's list."""
+    """Repeated, or in a file: the answers of Python's list."""
     sentences = ["a photo {target} {sensitive}.", "a picture {sensitive} {target}."]
     file = tmp_path / "templates.txt"
     file.write_text("\n".join([sentences[1], "", ""]), "utf-8")
-    image, method = str(pictures / "b.png"), ("--adapter", "association-correction")
-    wanted = FairTPTClassifier(
-        tiny_model,
-        {"cat": "of a cat", "dog": "of a dog, black"},
-        {"sensitive": {"water": "on water", "land": "on land"}},
-        sentences,
-        adapter=method[1],
-    ).predict(image)
+    image = str(pictures / "b.png")
+    wanted = classifier(tiny_model, template=sentences).predict(image)
     names = NAMES[: NAMES.index("--template")]
     for second in (sentences[1], f"@{file}"):
-        given = ["--template", sentences[0], "--template", second]
-        out = call(
-            "predict", image, "--model", tiny_model, *names, *given, *method, "--json"
-        )
-        assert json.loads(out.stdout)["probabilities"] == pytest.approx(
-            wanted.probabilities
-        )
-    for wrong, message in (
-        ("@no/file.txt", "'no/file.txt' could not be read"),
-        ("a photo.", "should have a slot for the target"),
-    ):
-        given = ["--template", wrong]
-        out = call("predict", image, "--model", tiny_model, *names, *given, code=2)
-        assert message in " ".join(out.stderr.replace("│", " ").split())
+        templates = ["--template", sentences[0], "--template", second]
+        command = ["predict", image, "--model", tiny_model, *names, *templates]
+        out = call(*command, "--json")
+        probabilities = json.loads(out.stdout)["probabilities"]
+        assert probabilities == pytest.approx(wanted.probabilities)
     tuned = "--template", sentences[1], "--adapter", "fair-tpt"
     out = call("predict", image, *options(tiny_model), *tuned, code=3)
     assert "FairTPT tunes the words of one template (got 2)" in out.stderr
@@ -89,51 +77,35 @@ def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None
     names = ["[bold]ü, 'x'\n\x1b[31m.PNG", "b.png", "deep/er/a.jpg"]
     assert [row["image"] for row in rows] == [str(pictures / name) for name in names]
     for row in rows:
-        wanted = expected(tiny_model, row["image"])
+        wanted = classifier(tiny_model).predict(row["image"])
         assert row["error"] is None
         assert row["label"] == wanted.label
-        assert row["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-5)
-        assert row["sensitive_entropy"] == pytest.approx(
-            wanted.sensitive_entropy, abs=1e-5
-        )
+        for field in ("probabilities", "sensitive_entropy"):
+            assert row[field] == pytest.approx(getattr(wanted, field), abs=1e-5)
 
 
 def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
-    out = call(
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--csv",
-        "--adapter",
-        "zero:rho=0.5",
-    )
-    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
-    assert len(rows) == 3
-    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
-    for row in rows:
-        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
-        assert row["label"] == wanted.label
-        assert float(row["p: dog"]) == pytest.approx(wanted.probabilities["dog"])
-        assert row["error"] == ""
-        assert row["zero-shot label"] == max(
-            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
-        )
-
-
-def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None:
-    (pictures / "own.py").write_text(documented("SoftVote"))
-    arguments = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
-    out = call(*arguments, f"{pictures}/own.py:SoftVote")
-    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
-    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
-    for row in rows:
-        wanted = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
-        assert 0 < float(row["p: dog"]) < 1
-        assert row["zero-shot label"] == max(
-            wanted.zero_shot, key=lambda t: wanted.zero_shot[t]
-        )
-    out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
-    assert "'own.py' has no 'Hard': it has SoftVote." in out.stderr
+    """Also a user-defined one, which is the same method in a file."""
+    (pictures / "user.py").write_text(documented("SoftVote"))
+    command = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
+    paths = {printable(str(path)): str(path) for path in pictures.rglob("*")}
+    clf = classifier(tiny_model, Zero(rho=0.5))
+    for adapter in ("zero:rho=0.5", f"{pictures}/user.py:SoftVote"):
+        out = call(*command, adapter)
+        rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
+        assert len(rows) == 3
+        for row in rows:
+            wanted = clf.predict(paths[row["image"]])
+            zero_shot = wanted.zero_shot
+            assert row["zero-shot label"] == max(zero_shot, key=lambda t: zero_shot[t])
+            assert row["error"] == ""
+            if adapter.startswith("zero"):
+                assert row["label"] == wanted.label
+                assert float(row["p: dog"]) == pytest.approx(
+                    wanted.probabilities["dog"]
+                )
+    out = call(*command, f"{pictures}/user.py:Hard", code=2, columns=300)
+    assert "'user.py' has no 'Hard': it has SoftVote." in out.stderr
 
 
 def test_table_shows_every_picture_and_no_markup(
@@ -157,10 +129,10 @@ def test_broken_pictures_do_not_stop_the_others(
     files = [
         str(pictures / n) for n in ("broken.png", "notes.txt", "gone.png", "b.png")
     ]
-    for way in ("--json", "--csv"):
-        out = call("predict", *files, *options(tiny_model), way, code=4)
+    for output_format in ("--json", "--csv"):
+        out = call("predict", *files, *options(tiny_model), output_format, code=4)
         assert "3 of 4 images could not be used." in out.stderr
-        if way == "--json":
+        if output_format == "--json":
             rows = [json.loads(line) for line in out.stdout.splitlines()]
         else:
             rows = list(csv.DictReader(io.StringIO(out.stdout)))
@@ -271,123 +243,45 @@ def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
     assert call(*arguments, "--model", "miniature").stderr == ""
 
 
-def test_usage_errors(pictures: Path, tiny_model: str) -> None:
-    one = str(pictures / "b.png")
-    for arguments, message in (
-        ([one], "--targets"),
-        ([one, "--targets", "cat"], "at least two values"),
-        ([one, "--targets", "a,b", "--sensitive", "x"], "at least two values"),
-        ([one, "--targets", "a,b", "--adapter", "nix"], "there is no adapter"),
-        ([one, "--targets", "a,b", "--template", "no slot"], "slot for the target"),
-        ([one, "--targets", "a,b", "--json", "--csv"], "choose one of"),
-    ):
-        out = call("predict", *arguments, "--model", tiny_model, code=2)
-        assert message in " ".join(out.stderr.replace("│", "").split())
-
-
-def test_input_that_cannot_be_used(
-    pictures: Path, tiny_model: str, tmp_path: Path
-) -> None:
-    targets = ("--targets", "a,b")
-    out = call(
-        "predict", str(pictures / "notes.txt"), *targets, "--model", "/no/model", code=3
-    )
-    assert out.stderr.startswith("Error: `--model '/no/model'` could not be loaded")
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--adapter", "fair-tpt", code=2
-    )
-    assert "it needs sensitive attribute values" in out.stderr
-    (tmp_path / "nothing").mkdir()
-    out = call(
-        "predict", str(tmp_path / "nothing"), *targets, "--model", tiny_model, code=3
-    )
-    assert "Error: no image was found: name image files" in out.stderr
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--device", "nix", code=3
-    )
-    assert "Error: `--device` 'nix' cannot be used" in out.stderr
-    out = call(
-        "predict", "x", *targets, "--model", tiny_model, "--dtype", "int8", code=3
-    )
-    assert "Error: `--dtype` should be 'auto', 'float32', 'float16'" in out.stderr
-
-
 @pytest.mark.parametrize(
-    "more", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
+    "workers", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
 )
 def test_precision(
-    pictures: Path, tiny_model: str, tmp_path: Path, more: list[str]
+    pictures: Path, tiny_model: str, tmp_path: Path, workers: list[str]
 ) -> None:
     """Workers load the model as the driver does: another precision would be another model."""
-    arguments = [
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--adapter",
-        "zero-shot",
-        "--csv",
-    ]
-    half = call(
-        *arguments, "--dtype", "bfloat16", "--out", str(tmp_path / "half"), *more
-    )
-    full = call(*arguments)
+    command = ["predict", str(pictures), *options(tiny_model), "--csv"]
+    command += ["--adapter", "zero-shot"]
+    half_options = ["--dtype", "bfloat16", "--out", str(tmp_path / "half")]
+    half = call(*command, *half_options, *workers)
+    full = call(*command)
     assert half.stdout.count("\n") == full.stdout.count("\n")
     assert half.stdout != full.stdout
 
 
-@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
-def test_a_method_that_is_not_fitted(
-    pictures: Path, tiny_model: str, more: list[str]
+def test_saved_predictions_and_samples(
+    pictures: Path, tiny_model: str, tmp_path: Path
 ) -> None:
-    arguments = [
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--adapter",
-        "logit-balance",
-    ]
-    out = call(*arguments, *more, code=2)
-    assert "'logit-balance' must be fitted: name a folder" in " ".join(
-        out.stderr.split()
-    )
+    command = ["predict", str(pictures), *options(tiny_model), "--csv"]
+
+    def rows(*more_options: str) -> list[list[str]]:
+        printed = call(*command, *more_options).stdout
+        return [row[:2] for row in csv.reader(io.StringIO(printed))][1:]
+
+    all_rows = rows()
+    for _ in range(2):
+        assert rows("--out", str(tmp_path / "out")) == all_rows
+    assert rows("--limit", "2") == all_rows[:2]
+    assert len(rows("--sample", "2")) == 2
+    wrong = [*command, "--targets", os.fsdecode(b"\xff,b")]
+    assert "should hold text in Unicode" in call(*wrong, code=2).stderr
 
 
 def test_folders_are_read_in_order(tmp_path: Path) -> None:
-    for i in range(25):
-        (tmp_path / f"{i:02d}.png").touch()
-    everything = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
-    assert list(walk_images([str(tmp_path)])) == everything
-
-
-def test_kept_answers_samples_and_messages(
-    pictures: Path, tiny_model: str, tmp_path: Path
-) -> None:
-    arguments = [
-        "predict",
-        str(pictures),
-        "--model",
-        tiny_model,
-        "--views",
-        "4",
-        "--csv",
-        *NAMES,
-    ]
-
-    def rows(*more: str) -> list[list[str]]:
-        return [
-            row[:2] for row in csv.reader(io.StringIO(call(*arguments, *more).stdout))
-        ][1:]
-
-    whole = rows()
-    for _ in range(2):
-        assert rows("--out", str(tmp_path / "out")) == whole
-    assert rows("--limit", "2") == whole[:2]
-    assert len(rows("--sample", "2")) == 2
-    assert (
-        "it has no effect without --out" in call(*arguments, "--restart", code=2).stderr
-    )
-    wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
-    assert "should hold text in Unicode" in call(*wrong, code=2).stderr
+    paths = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
+    for path in paths:
+        Path(path).touch()
+    assert list(walk_images([str(tmp_path)])) == paths
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")

@@ -18,13 +18,7 @@ from literal import (
     calibration,
     confident,
     fair_tpt,
-    orthcali,
-    preference,
     terms,
-    upgrad_aggregate,
-    upgrad_closed_form,
-    zero,
-    zero_shot,
 )
 from torch import Tensor
 
@@ -184,37 +178,7 @@ def test_gradient_agrees_with_finite_differences(name: str) -> None:
         assert abs(slope) > 1e-4
 
 
-def test_names_that_share_a_token_with_the_context_are_refused() -> None:
-    text = text_of("open_clip")
-    with pytest.raises(AssertionError, match="border"):
-        text.tokens([("photo", True), ("graph", False)])
-    with pytest.raises(AssertionError, match="differ"):
-        text.initial(
-            Task([sentence("cat"), [("a picture of a ", False), ("dog", True)]])
-        )
-
-
 # --- FairTPT ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "rate"), list(zip(KINDS, [*RATES, ELRA], strict=True))
-)
-def test_lam_0_is_tpt(name: str, rate: Rate) -> None:
-    text = text_of(name)
-    views = make_views(text)
-    fair = fair_tpt(text, TASK, views, loss="S", lam=0, rate=rate, steps=2)
-    plain = fair_tpt(text, TASK, views, loss="T", rate=rate, steps=2)
-    torch.testing.assert_close(fair.context, plain.context, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(
-        fair.probabilities, plain.probabilities, rtol=1e-9, atol=1e-12
-    )
-    assert fair.learning_rate == pytest.approx(plain.learning_rate, rel=1e-9)
-    assert plain.losses[0][0] == pytest.approx(fair.losses[0][0])
-    assert float(plain.probabilities.sum()) == pytest.approx(1)
-    assert not torch.allclose(
-        plain.probabilities, zero_shot(text, TASK, views), atol=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -275,118 +239,10 @@ def test_direction(lam: float) -> None:
         )
 
 
-def test_super_ts_of_one_shared_start_is_ts() -> None:
-    """At the start all contexts agree, so both terms are those of TS."""
-    text = text_of("CLIP")
-    task = make_task(PLACES, AGES)
-    views = make_views(text)
-    start = text.initial(task)
-    with torch.no_grad():
-        shared = terms(text, task, views, start, "TS")
-        own = terms(text, task, views, torch.stack([start] * len(CLASSES)), "super-TS")
-    assert shared[1] is not None
-    assert own[1] is not None
-    torch.testing.assert_close(shared[0], own[0])
-    torch.testing.assert_close(shared[1], own[1])
-    found = fair_tpt(text, task, views, loss="super-TS", lam=1.0)
-    assert found.context.shape == (len(CLASSES), *start.shape)
-    assert [tuple(p.shape) for p in found.sensitive_probabilities] == [(3, 2), (3, 3)]
-    summed = fair_tpt(text, task, views, loss="TS", lam=1.0).direction
-    torch.testing.assert_close(
-        found.direction.sum(0), summed
-    )  # the derivative along equal moves
-
-
-def test_attributes_are_added() -> None:
-    text = text_of("CLIP")
-    views = make_views(text)
-    start = text.initial(TASK)
-    for loss in ("S", "TS"):
-        with torch.no_grad():
-            both, one, two = (
-                terms(text, make_task(*attributes), views, start, loss)[1]
-                for attributes in ((PLACES, AGES), (PLACES,), (AGES,))
-            )
-        assert both is not None
-        assert one is not None
-        assert two is not None
-        torch.testing.assert_close(both, one + two)
-
-
-def test_no_gradient_is_degenerate() -> None:
-    text = text_of("CLIP")
-    views = make_views(text)
-    same = Task([sentence("cat"), sentence("cat")])
-    found = fair_tpt(text, same, views, loss="T")  # entropy is 1 whatever the context
-    assert found.degenerate or found.change < 1e-12
-    if found.degenerate:
-        assert torch.equal(found.context, text.initial(same))
-
-
 # --- UPGrad ----------------------------------------------------------------------------------
 
 
-def test_upgrad_does_not_conflict() -> None:
-    generator = torch.Generator().manual_seed(0)
-    conflicts = 0
-    for _ in range(100):
-        rows = torch.randn(2, 4, generator=generator, dtype=torch.float64)
-        rows = rows * 10 ** (
-            4 * torch.rand(2, 1, generator=generator, dtype=torch.float64) - 6
-        )
-        conflicts += float(rows[0] @ rows[1]) < 0
-        for lam in (0.0, 1.0, 100.0, math.inf):
-            aggregate = upgrad_aggregate(rows, preference(lam))
-            slack = 1e-9 * float(aggregate.norm())
-            assert all(
-                float(aggregate @ row) >= -slack * float(row.norm()) for row in rows
-            )
-            closed = upgrad_closed_form(rows, preference(lam)) @ rows
-            torch.testing.assert_close(
-                aggregate, closed, rtol=1e-6, atol=1e-9 * float(rows.norm())
-            )
-            doubled = upgrad_aggregate(2 * rows, preference(lam))  # scales are kept
-            torch.testing.assert_close(doubled, 2 * aggregate, rtol=1e-6, atol=0)
-    assert 30 < conflicts < 70
-
-
-def test_upgrad_where_quadprog_cannot() -> None:
-    row = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    opposed = upgrad_aggregate(torch.stack([row, -row]), preference(1.0))
-    assert float(opposed.norm()) < 1e-12
-    half = upgrad_aggregate(torch.stack([row, 0 * row]), preference(3.0))
-    torch.testing.assert_close(half, row)
-    assert not upgrad_aggregate(torch.zeros(2, 3), preference(1.0)).any()
-
-
 # --- Zero ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rho", "count"), [(0.0, 1), (0.1, 1), (0.3, 3), (0.75, 7), (1.0, 10)]
-)
-@pytest.mark.parametrize("name", KINDS)
-def test_votes_sum_to_the_views_kept(name: str, rho: float, count: int) -> None:
-    text = text_of(name)
-    views = make_views(text, 10)
-    votes, label = zero(text, TASK, views, rho)
-    assert votes.sum() == count
-    assert votes[label] == votes.max()
-    if rho == 0:
-        kept = confident(text, TASK, views, rho, text.initial(TASK))
-        assert label == int(zero_shot(text, TASK, views[kept]).argmax())
-
-
-def test_ties_go_to_the_larger_sum() -> None:
-    text = text_of("CLIP")
-    features = text.own_features(TASK.target_prompts)
-    features = features / features.norm(dim=1, keepdim=True)
-    between = features[0] + features[2]
-    for strong, weak in ((0, 2), (2, 0)):
-        views = torch.stack([between + 0.01 * features[weak], features[strong]])
-        votes, label = zero(text, TASK, views, 1.0)
-        assert votes.tolist() == [1, 0, 1]
-        assert label == strong
 
 
 # --- OrthCali --------------------------------------------------------------------------------
@@ -425,48 +281,3 @@ def test_calibration_is_the_minimiser(lam: float) -> None:
 
     optimizer.step(closure)
     torch.testing.assert_close(free.detach(), closed, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_orthcali(name: str) -> None:
-    text = text_of(name)
-    views = make_views(text)
-    problem = calibration(text, TASK, 0.0)
-    sensitive = text.own_features(TASK.sensitive_prompts[0])
-    torch.testing.assert_close(
-        problem.initial @ sensitive.T, torch.zeros_like(sensitive.T), rtol=0, atol=1e-9
-    )
-    plain = orthcali(text, TASK, views, 0.0)
-    assert float(plain.sum()) == pytest.approx(1)
-    assert not torch.allclose(plain, zero_shot(text, TASK, views), atol=1e-6)
-    # Without joint prompts P0 is all there is.
-    alone = Task(TASK.target_prompts, TASK.sensitive_prompts)
-    torch.testing.assert_close(orthcali(text, alone, views, 0.0), plain)
-    tuned = fair_tpt(text, TASK, views).context
-    after = orthcali(text, TASK, views, 0.0, tuned)
-    assert float(after.sum()) == pytest.approx(1)
-    assert not torch.allclose(after, plain, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_float32_is_near_float64(name: str) -> None:
-    exact, rough = text_of(name), text_of(name, torch.float32)
-    views = make_views(exact)
-    options: list[dict[str, Any]] = [
-        {"rate": ("fixed", 1e-3, torch.optim.SGD), "lam": 1.0},
-        {"rate": ELRA, "lam": 0.0},
-    ]
-    for more in options:
-        wanted = fair_tpt(exact, TASK, views, **more)
-        found = fair_tpt(rough, TASK, views.float(), **more)
-        assert found.probabilities.dtype == found.context.dtype == torch.float32
-        assert torch.equal(wanted.kept, found.kept)
-        torch.testing.assert_close(
-            found.probabilities.double(), wanted.probabilities, rtol=0, atol=1e-3
-        )
-    low, high = (
-        orthcali(rough, TASK, views.float(), 1.0),
-        orthcali(exact, TASK, views, 1.0),
-    )
-    assert low.dtype == torch.float32
-    torch.testing.assert_close(low.double(), high, rtol=0, atol=1e-4)

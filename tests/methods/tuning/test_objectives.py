@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,6 @@ from checks import make_task
 from hypothesis import given
 from hypothesis import strategies as st
 from internals import (
-    Objective,
     TargetLoss,
     Task,
     Term,
@@ -23,42 +21,11 @@ from internals import (
     marginal,
     most_confident,
     normalised_entropy,
-    objective_of,
     unit_features,
 )
 
-from fair_tta.errors import FairTTAError
 from fair_tta.methods import SLoss, SuperTSLoss, TSLoss
 from fair_tta.models import TransformersBackend
-
-
-class NoTerms:
-    """A loss of one's own that forgets its terms."""
-
-    def objective(self, task: Task) -> Any:
-        return Objective(())
-
-
-@dataclass
-class NotFrozen:
-    """A loss of one's own that is not hashable."""
-
-    def objective(self, task: Task) -> Objective:
-        return SLoss().objective(task)
-
-
-@pytest.mark.parametrize(
-    ("loss", "got"),
-    [
-        (3, r"3\)"),
-        (NoTerms(), r"Objective\(terms=\(\), copies=1\) of NoTerms"),
-        (NotFrozen(), r"NotFrozen\(\)\)"),
-    ],
-)
-def test_a_loss_that_is_none(loss: Any, got: str) -> None:
-    task = make_task(TransformersBackend(*families.seeded(families.clip)))
-    with pytest.raises(FairTTAError, match=rf"`loss` should .* \(got {got}"):
-        objective_of(loss, task)
 
 
 @given(st.integers(1, 200), st.integers(1, 100))

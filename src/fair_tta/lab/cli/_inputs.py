@@ -189,7 +189,7 @@ def make_classifier(
     from transformers.utils import logging
 
     from fair_tta.classifier import FairTPTClassifier
-    from fair_tta.datasets._features import read_text_features
+    from fair_tta.datasets._feature_files import read_text_features
     from fair_tta.images._views import AugMix
     from fair_tta.methods import ZeroShot
     from fair_tta.methods._fitting import warn_if_other_model

@@ -23,7 +23,7 @@ from fair_tta.lab.cli._names import parse_sensitive_texts, parse_target_texts
 from fair_tta.prompts._templates import Templates, parse_template
 
 if TYPE_CHECKING:
-    from fair_tta.datasets._features import FeatureFile
+    from fair_tta.datasets._feature_files import FeatureFile
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def _lines_of_file(path: str) -> list[str]:
     try:
         lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PromptError(f"{path!r} could not be read: {error}.") from None
+        reason = getattr(error, "strerror", error)
+        raise PromptError(f"{path!r} could not be read: {reason}.") from None
     return [line for line in lines if line.strip()]
 
 
@@ -234,7 +235,7 @@ class EncoderOptions(ModelOptions):
     def _read_features(self, id_column: str | None) -> FeatureFile | None:
         if self.features is None:
             return None
-        from fair_tta.datasets._features import read_features
+        from fair_tta.datasets._feature_files import read_features
         from fair_tta.datasets._image_paths import summarize_names
 
         stored = read_features(self.features, id_column=id_column)

@@ -63,7 +63,7 @@ def _banners_of(document: AuditDocument) -> Iterator[Banner]:
             head = f"More than {percent_sign(MANY_CHANGED)} of the answers change"
             yield head, f"{row.name} {percent_sign(row.changed)}"
     for set_name in document.data.harmful:
-        shares = _harm_shares(run, set_name)
+        shares = _harm_detail(run, set_name)
         if shares:
             yield f"{run.name} answers with a class of the set {set_name!r}", shares
     data = document.data
@@ -110,7 +110,7 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
         )
 
 
-def _harm_shares(run: RunFigures, set_name: str) -> str:
+def _harm_detail(run: RunFigures, set_name: str) -> str:
     """Return in how many images of which groups answers fall into a set: most and least often."""
     rates = []
     for harm in run.harm:

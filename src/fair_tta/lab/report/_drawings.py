@@ -83,14 +83,12 @@ def dot_plot(dots: Sequence[Dot], title: str, reach: Sequence[float] = (0.0,)) -
         reach: values that the axis covers besides the dots.
     """
     texts = [f"{dot.label}: {figure_text(dot.figure)}" for dot in dots]
-    bottom = _DOT_ROW_HEIGHT * len(dots) + 4
-    svg = _new_svg(bottom, f"{title}. {'; '.join(texts)}.")
     values = [*reach]
     for dot in dots:
         for end in (dot.figure.value, dot.figure.low, dot.figure.high):
             if end is not None:
                 values.append(end)
-    x_of = _draw_axis(svg, values or [0.0, 1.0], bottom)
+    svg, x_of = _new_plot(title, texts, values or [0.0, 1.0], _DOT_ROW_HEIGHT)
 
     for row_index, dot in enumerate(dots):
         top = _DOT_ROW_HEIGHT * row_index
@@ -121,12 +119,10 @@ def before_and_after(
         reach: values that the axis covers besides the rows.
     """
     texts = [f"{row.name} (n = {row.n:,}): {row.text}, {row.details}" for row in rows]
-    bottom = _PAIR_ROW_HEIGHT * len(rows) + 4
-    svg = _new_svg(bottom, f"{title}. {'; '.join(texts)}.")
     values = [*reach]
     for row in rows:
         values += [row.before, row.after]
-    x_of = _draw_axis(svg, values, bottom)
+    svg, x_of = _new_plot(title, texts, values, _PAIR_ROW_HEIGHT)
 
     # Numbers end where the longest details begin
     longest = max(len(row.details) for row in rows)
@@ -183,10 +179,25 @@ def short(name: str, max_letters: int) -> str:
     return f"{name[:n_start]}\N{HORIZONTAL ELLIPSIS}{name[-n_end:]}"
 
 
-def _draw_axis(
-    svg: Element, values: Sequence[float], bottom: float
-) -> Callable[[float], float]:
-    """Draw upright lines with their percent below; return the function from share to x."""
+def _new_plot(
+    title: str, row_texts: Sequence[str], values: Sequence[float], row_height: int
+) -> tuple[Element, Callable[[float], float]]:
+    """Return a drawing with upright lines and their percent, and the function from share to x.
+
+    Args:
+        title: begins the text alternative.
+        row_texts: continue it, one for each row.
+        values: the axis covers them.
+        row_height: in pixels.
+    """
+    bottom = row_height * len(row_texts) + 4
+    attributes = {
+        "viewBox": f"0 0 {DRAWING_WIDTH} {bottom + _AXIS_HEIGHT:g}",
+        "role": "img",
+        "aria-label": f"{title}. {'; '.join(row_texts)}.",
+        "class": "drawing",
+    }
+    svg = Element("svg", attributes)
     low, high, step = axis(values)
 
     def x_of(share: float) -> float:
@@ -206,17 +217,7 @@ def _draw_axis(
             anchor = "end"
         text = f"{round(100 * share, 6):g}".replace("-", MINUS)
         _add_text(svg, x, bottom + 16, text, anchor, "tick")
-    return x_of
-
-
-def _new_svg(bottom: float, text_alternative: str) -> Element:
-    attributes = {
-        "viewBox": f"0 0 {DRAWING_WIDTH} {bottom + _AXIS_HEIGHT:g}",
-        "role": "img",
-        "aria-label": text_alternative,
-        "class": "drawing",
-    }
-    return Element("svg", attributes)
+    return svg, x_of
 
 
 def _linked_row(svg: Element, link: str, top: float, height: float) -> Element:

@@ -29,7 +29,7 @@ def examination_cards(document: doc.ExaminationDocument, attribute: str) -> list
     return [
         _perceived_card(attribute, perceived),
         _leaning_card(attribute, perceived),
-        _advice_card(document, attribute),
+        _next_step_card(document, attribute),
     ]
 
 
@@ -150,7 +150,7 @@ def _leaning_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     )
 
 
-def _advice_card(document: doc.ExaminationDocument, attribute: str) -> Card:
+def _next_step_card(document: doc.ExaminationDocument, attribute: str) -> Card:
     heading = "What to do"
     n_labels = count(document.attributes[attribute].labels_needed.each)
     measure = f"To measure the gap, label {n_labels} images of each group."

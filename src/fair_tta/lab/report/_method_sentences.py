@@ -77,23 +77,26 @@ def evidence_sentence(row: MethodRow) -> str:
     """Return which figures show that a method helps, and what the others show."""
     # Gaps improve where they fall: 1 is better, 0 not shown, -1 worse
     improvements = {
-        "typical gap": -row.judgement.typical_gap,
-        "worst group": row.judgement.worst_group,
+        "the typical gap": -row.judgement.typical_gap,
+        "the worst group": row.judgement.worst_group,
         "EOD": -row.judgement.odds,
     }
-    names: dict[int, list[str]] = {1: [], 0: [], -1: []}
-    for name, direction in improvements.items():
-        names[direction].append(name)
-    if not names[1]:
+
+    def names_with(direction: int) -> str:
+        return joined_names(
+            [name for name, d in improvements.items() if d == direction]
+        )
+
+    better = names_with(1)
+    if not better:
         return ""
-    verb = "Seen" if row.judgement.small_groups else "Shown"
-    articles = {"typical gap": "the typical gap", "worst group": "the worst group"}
-    better = [articles.get(name, name) for name in names[1]]
-    sentence = f"{verb} on {joined_names(better)}"
-    if names[0]:
-        sentence += f"; {joined_names(names[0])}: cannot tell"
-    if names[-1]:
-        sentence += f"; {joined_names(names[-1])}: worse"
+    sentence = f"{'Seen' if row.judgement.small_groups else 'Shown'} on {better}"
+    unclear = names_with(0).replace("the ", "")
+    if unclear:
+        sentence += f"; {unclear}: cannot tell"
+    worse = names_with(-1).replace("the ", "")
+    if worse:
+        sentence += f"; {worse}: worse"
     return f"{sentence}."
 
 

@@ -31,7 +31,7 @@ def sweeps(document: AuditDocument) -> list[Sweep]:
         # A run with a provenance of its own differs in more than its settings
         if run.adapter is None or run.provenance is not None:
             continue
-        settings = dict(_nested_items(run.adapter.settings))
+        settings = dict(_setting_items(run.adapter.settings))
         for name, value in settings.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and abs(value) < _MAX_POSITION:
@@ -49,7 +49,7 @@ def sweeps(document: AuditDocument) -> list[Sweep]:
 
 def flat_settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield nested settings as ``("rate.beta", "0.01")``, without an adapter's own nesting."""
-    for key, leaf in _nested_items(value, name):
+    for key, leaf in _setting_items(value, name):
         if isinstance(leaf, list | tuple):
             texts = []
             for element in leaf:
@@ -60,7 +60,7 @@ def flat_settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield key, "none" if leaf is None or leaf == {} else str(leaf)
 
 
-def _nested_items(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _setting_items(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested mappings with their paths: ``("rate.beta", 0.01)``."""
     if isinstance(value, Struct):
         value = asdict(value)
@@ -68,9 +68,9 @@ def _nested_items(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     # An adapter inside the settings of another has its name and its own settings
     if is_mapping and set(value) <= {"name", "settings", "repr"}:
         yield name, value.get("name")
-        yield from _nested_items(value.get("settings", {}), name)
+        yield from _setting_items(value.get("settings", {}), name)
     elif is_mapping:
         for key, nested in value.items():
-            yield from _nested_items(nested, f"{name}.{key}" if name else str(key))
+            yield from _setting_items(nested, f"{name}.{key}" if name else str(key))
     elif name:
         yield name, value

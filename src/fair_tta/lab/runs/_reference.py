@@ -18,7 +18,7 @@ from torch import Tensor
 from fair_tta._identity import feature_identity
 from fair_tta._io import UnlistedFolder, find_image_files, printable
 from fair_tta.classifier import FairTPTClassifier
-from fair_tta.datasets._features import FeatureFile, is_feature_file, read_features
+from fair_tta.datasets._feature_files import FeatureFile, is_feature_file, read_features
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._batches import Decoder
 from fair_tta.images._stored import ImageSource, StoredFeature

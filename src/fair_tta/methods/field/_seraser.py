@@ -15,7 +15,7 @@ from torch import Tensor
 from fair_tta.errors import FairTTAError, check_count
 from fair_tta.images._augment import Pixels
 from fair_tta.images._draw import resize, to_rgb
-from fair_tta.images._views import GEOMETRIC_OPERATIONS, Views
+from fair_tta.images._views import GEOMETRIC_OPERATIONS, Views, make_step
 from fair_tta.images._vision import CustomViews, Vision
 from fair_tta.methods._base import Needs, Outcome, PixelAdapter
 from fair_tta.methods.tuning._entropy import entropy
@@ -61,7 +61,8 @@ class DistortedViews:
             pixels = centre
             for kind, strength in numbers[:-3].reshape(_OPERATIONS_PER_VIEW, 2):
                 index = int(len(GEOMETRIC_OPERATIONS) * kind)
-                distort = GEOMETRIC_OPERATIONS[index](2 * strength - 1, *size)
+                operation = GEOMETRIC_OPERATIONS[index]
+                distort = make_step(operation, 2 * strength - 1, size)
                 pixels = distort(pixels)
             view[:] = pixels
             _cut_hole(view, *numbers[-3:])

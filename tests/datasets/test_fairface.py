@@ -1,0 +1,212 @@
+"""FairFace: paddings, prefixes and spreadsheets."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from pathlib import Path
+
+import dataset_fixtures as fixtures
+import pytest
+from internals import (
+    PAPER_TASKS,
+    AgeCut,
+    Dataset,
+    Padding,
+    ProblemKind,
+    bracket_of,
+    read_fairface,
+)
+
+from fair_tta.datasets import BenchmarkTask
+from fair_tta.errors import DatasetError
+
+AGE_RACE = BenchmarkTask.find("FairFace", "age", "race")
+GENDER_RACE = BenchmarkTask.find("FairFace", "gender", "race")
+NARROW = "fairface-img-margin025-trainval"
+WIDE = "fairface-img-margin125-trainval"
+MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+YOUNG = ("0-2", "3-9", "10-19", "20-29", "30-39")
+
+Labels = dict[str, tuple[str, dict[str, str]]]
+
+
+def expected_labels(task: BenchmarkTask) -> Labels:
+    """Return ``{key: (target, sensitive values)}`` of the fixture's validation split."""
+    labels = {}
+    for file, age, gender, race, _ in fixtures.fairface_rows("val"):
+        values = {
+            "age": "young" if age in YOUNG else "old",
+            "gender": gender.lower(),
+            "race": race.replace("_", " "),
+        }
+        sensitive = {attribute: values[attribute] for attribute in task.sensitive}
+        labels[file] = (values[task.target], sensitive)
+    return labels
+
+
+def labels_of(dataset: Dataset) -> Labels:
+    return {record.key: (record.target, dict(record.sensitive)) for record in dataset}
+
+
+@pytest.mark.parametrize("images", ["", "fairface", NARROW, WIDE])
+@pytest.mark.parametrize("prefix", ["", "fairface/"])
+def test_layouts(images: str, prefix: str, tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path, images=images, prefix=prefix)
+    for task in PAPER_TASKS:
+        if task.dataset != "FairFace":
+            continue
+        dataset = read_fairface(tmp_path, task)
+        assert labels_of(dataset) == expected_labels(task)
+        assert all(r.path == tmp_path / images / r.key for r in dataset)
+        assert dataset.parameters["images"] == (images or ".")
+        detail = "fairface_label_val.csv: 126 instead of 10954"
+        assert dataset.problems.examples == {ProblemKind.PARTIAL: (detail,)}
+    assert len(read_fairface(tmp_path, AGE_RACE, check_images=False)) == 126
+
+
+def test_splits(tmp_path: Path) -> None:
+    folder = tmp_path / "fairface"
+    fixtures.fairface(folder)
+    train = read_fairface(tmp_path, GENDER_RACE, split="train")
+    both = read_fairface(tmp_path, GENDER_RACE, split="all")
+    assert [record.key for record in train] == [f"train/{i}.jpg" for i in range(1, 8)]
+    assert len(both) == 7 + 126
+    assert both.problems.counts[ProblemKind.PARTIAL] == 2
+    (folder / "fairface_label_train.csv").rename(folder / "train_labels.csv")
+    renamed = read_fairface(tmp_path, GENDER_RACE, split="train")
+    assert renamed.records == train.records
+    (folder / "train_labels.csv").unlink()
+    with pytest.raises(DatasetError):
+        read_fairface(tmp_path, GENDER_RACE, split="all")
+
+
+def test_paddings_are_chosen_and_recorded(tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path, images=NARROW)
+    fixtures.fairface(tmp_path, images=WIDE)
+    choices: list[tuple[Padding | None, str]] = [
+        (None, NARROW),
+        ("narrow", NARROW),
+        ("wide", WIDE),
+    ]
+    for padding, folder in choices:
+        dataset = read_fairface(tmp_path, AGE_RACE, padding=padding)
+        assert dataset.parameters["images"] == folder
+        assert all(folder in record.path.parts for record in dataset)
+
+
+def dates(bracket: str) -> Iterable[str]:
+    """Yield what spreadsheets make of a bracket: a day and month, or a month and year."""
+    numbers = [int(number) for number in bracket.split("-")]
+    for month, day in (numbers, reversed(numbers)):
+        try:
+            datetime.date(2023, month, day)
+        except ValueError:
+            continue
+        name = MONTHS[month - 1]
+        yield from (f"{day}-{name}", f"{day:02}-{name}", f"{name}-{day:02}")
+        yield f"{day}. {name}"
+        yield from (f"2023-{month:02}-{day:02}", f"2023-{month:02}-{day:02} 00:00:00")
+    if bracket == "10-19":
+        yield from ("Oct-19", "2019-10-01")
+
+
+def test_dates_go_back_to_the_bracket_they_were() -> None:
+    damaged = {}
+    for bracket in fixtures.FAIRFACE_AGES[:8]:
+        damaged.update(dict.fromkeys(dates(bracket), bracket))
+    assert {"03-Sep", "3-Sep", "9-Mar", "Oct-19", "19-Oct"} <= set(damaged)
+    assert set(damaged.values()) == {"3-9", "10-19"}
+    for text, bracket in damaged.items():
+        assert bracket_of(text) == bracket_of(text.upper()) == bracket, text
+    for bracket in fixtures.FAIRFACE_AGES:
+        assert bracket_of(bracket) == bracket_of(f" {bracket.upper()} ") == bracket
+    assert bracket_of("20\N{EN DASH}29") == "20-29"
+
+    # No other date is a bracket
+    for month, name in enumerate(MONTHS, start=1):
+        for day in range(1, 100):
+            for text in (
+                f"{day}-{name}",
+                f"{name}-{day:02}",
+                f"2023-{month:02}-{day:02}",
+            ):
+                assert (bracket_of(text) is not None) == (text in damaged), text
+    for text in (
+        *("", "35", "3-90", "29-20", "1-0-2", "2-Foo", "70", "nan", "43716"),
+        *("3-9-2023", "2018-10-01"),
+    ):
+        assert bracket_of(text) is None
+
+
+def damage(root: Path, ages: dict[str, str]) -> None:
+    labels = root / "fairface_label_val.csv"
+    rows = [line.split(",") for line in labels.read_text().splitlines()]
+    for row in rows:
+        row[1] = ages.get(row[1], row[1])
+    fixtures.write_csv(labels, rows)
+
+
+def test_damaged_ages_are_repaired_and_counted(tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path)
+    damage(tmp_path, {"3-9": "03-Sep", "10-19": "Oct-19"})
+    dataset = read_fairface(tmp_path, AGE_RACE)
+    assert labels_of(dataset) == expected_labels(AGE_RACE)
+    assert dataset.problems.counts[ProblemKind.REPAIRED_AGE] == 28
+    assert dataset.problems.lost == 0
+    assert "val/15.jpg (03-Sep is 3-9)" in str(dataset.problems)
+    # Nothing is repaired where the task is not about age
+    without_age = read_fairface(tmp_path, GENDER_RACE)
+    assert ProblemKind.REPAIRED_AGE not in without_age.problems.counts
+    assert len(without_age) == 126
+
+
+def test_unreadable_ages_leave_their_record_out(tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path)
+    damage(tmp_path, {"3-9": "43716", "10-19": "", "20-29": "young"})
+    dataset = read_fairface(tmp_path, AGE_RACE)
+    assert len(dataset) == 126 - 3 * 14
+    assert dataset.problems.counts[ProblemKind.UNKNOWN_VALUE] == 28
+    assert dataset.problems.counts[ProblemKind.MISSING_VALUE] == 14
+    assert len(read_fairface(tmp_path, GENDER_RACE)) == 126
+
+
+def test_the_cut_goes_between_brackets(tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path)
+    dataset = read_fairface(tmp_path, AGE_RACE, ages=AgeCut(20, 60))
+    assert {target for target, _ in dataset.groups()} == {"young", "old"}
+    assert len(dataset) == 14 * 5
+    assert dataset.problems.counts[ProblemKind.BETWEEN_AGES] == 14 * 4
+    assert {"young_below": 20, "old_from": 60}.items() <= dataset.parameters.items()
+    for bad in (AgeCut(35), AgeCut(1), AgeCut(71), AgeCut(40, 45)):
+        with pytest.raises(DatasetError):
+            read_fairface(tmp_path, AGE_RACE, ages=bad)
+        assert len(read_fairface(tmp_path, GENDER_RACE, ages=bad)) == 126
+    for good in (AgeCut(3), AgeCut(10), AgeCut(70)):
+        assert len(read_fairface(tmp_path, AGE_RACE, ages=good)) == 126
+
+
+def test_odd_rows_and_columns(tmp_path: Path) -> None:
+    fixtures.fairface(tmp_path)
+    labels = tmp_path / "fairface_label_val.csv"
+    rows = [line.split(",") for line in labels.read_text().splitlines()]
+    for row in rows:
+        row.insert(2, "another column")
+    rows[1][0] = ""
+    rows[2][4] = "Martian"
+    rows[3][3] = ""
+    rows[4][0] = "val\\4.jpg"
+    rows[5][0] = "5.jpg"
+    rows[6] = rows[6][:3]
+    (tmp_path / "val" / "7.jpg").unlink()
+    fixtures.write_csv(labels, rows)
+    dataset = read_fairface(tmp_path, GENDER_RACE)
+    usable = [4, 5, *range(8, 127)]
+    assert [record.key for record in dataset] == [f"val/{i}.jpg" for i in usable]
+    assert dict(dataset.problems.counts) == {
+        ProblemKind.MISSING_VALUE: 2,
+        ProblemKind.UNKNOWN_VALUE: 1,
+        ProblemKind.MALFORMED_ROW: 1,
+        ProblemKind.MISSING_IMAGE: 1,
+        ProblemKind.PARTIAL: 1,
+    }
