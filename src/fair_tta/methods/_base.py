@@ -351,6 +351,7 @@ class Chained(Adapter):
         texts, first = self.first.find_texts(task, features)
         second = self.then.adapt_texts(task, features, texts)
         notes = zip_longest(first.warnings, second.warnings, fillvalue=())
+        # The second knows nothing of the tuning, but it may count views of its own.
         completed = {}
         for name in ("learning_rate", "relative_step", "views_kept"):
             if getattr(second, name) is None:
@@ -368,6 +369,7 @@ def check_instance(adapter: Any) -> Adapter:
     """Raise unless this is an adapter."""
     if isinstance(adapter, Adapter):
         return adapter
+    # A class that looks like a method lacks only the base; a method's class lacks its brackets.
     advice = ""
     if hasattr(adapter, "adapt") and not isinstance(adapter, type):
         advice = ": its class should inherit from fair_tta.extend.Adapter"
@@ -380,6 +382,7 @@ def check_instance(adapter: Any) -> Adapter:
 
 def check_sensitive(adapter: Adapter, task: Task) -> None:
     """Raise if a method needs names of attribute values that the task does not have."""
+    # Also to be fitted: values of reference images are looked up among the names.
     needs_names = adapter.needs.sensitive or adapter.needs.reference_sensitive
     if needs_names and not task.sensitive:
         raise PromptError(

@@ -285,6 +285,7 @@ def fit_encoded(
     """
     if method.is_fitted:
         return method
+    # Of a chain only the second method can be one that is fitted.
     if isinstance(method, Chained):
         fitted = fit_encoded(classifier, method.then, features, sensitive, labels)
         return replace(method, then=fitted)
@@ -348,6 +349,7 @@ def _fit(
             SmallReferenceWarning,
             stacklevel=4,
         )
+    # With these the reference is recognised when it is used again.
     settings = {key: getattr(method, key) for key in method._fit_settings}
     identity = TaskIdentity.from_task(task)
     reference = Reference(name, images.count, identity, learned, settings)
@@ -412,6 +414,7 @@ def save_adapter(adapter: Adapter, path: str | os.PathLike[str], task: Task) -> 
     if isinstance(adapter, FittedMethod):
         reference = adapter._checked_reference(task)
     else:
+        # Settings alone are worth a file, too: a path can then be an adapter.
         adapter._check_fitted(task)
         reference = Reference(
             type(adapter).__name__, 0, TaskIdentity.from_task(task), {}
@@ -427,6 +430,7 @@ def load_saved_method(path: str | os.PathLike[str], classes: Iterable[type[T]]) 
         fit_settings[name] = getattr(cls, "_fit_settings", ())
     reference, settings = Reference._read(path, fit_settings)
     method_class = class_of_name[reference.method]
+    # The reference is no setting, and other methods have none.
     if issubclass(method_class, FittedMethod):
         settings["reference"] = reference
     try:

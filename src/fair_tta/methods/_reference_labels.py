@@ -48,6 +48,7 @@ class ReferenceLabels:
             values = _index_attribute_values(sensitive, task.sensitive)
         if labels is None:
             return cls(values, {}, 0, may_lack_images=True)
+        # A dict names single images, so it says nothing about how many there are.
         classes, images_with_class = _index_classes(labels, list(task.targets))
         may_lack_images = isinstance(labels, Mapping)
         return cls(values, classes, images_with_class, may_lack_images)
@@ -77,6 +78,7 @@ class ReferenceLabels:
         """
         values = {}
         for attribute, indices in self.values.items():
+            # Too many values show only at the end, too few at once.
             if len(indices) < stop:
                 self.check_count(stop)
             values[attribute] = indices[start:stop]
@@ -88,6 +90,7 @@ def _index_attribute_values(
     labels: SensitiveLabels, sensitive: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Tensor]:
     """Return ``{attribute: [images]}``, indices into the attribute's values."""
+    # With one attribute its name may be left out.
     if not isinstance(labels, Mapping) and len(sensitive) == 1:
         (attribute,) = sensitive
         labels = {attribute: labels}
@@ -125,6 +128,7 @@ def _index_values(attribute: str, labels: Any, names: list[str]) -> Tensor:
     unknown = _unknown_labels(labels, names)
     if unknown:
         raise error(f"be among {names} (got {', '.join(unknown)})")
+    # Methods compare groups, so each of them needs at least one image.
     absent = [repr(name) for name in names if name not in labels]
     if absent:
         raise error(f"include every value (no image has {', '.join(absent)})")
@@ -148,6 +152,7 @@ def _index_classes(
                 f"{image!r}).",
                 argument="labels",
             )
+    # A user may list all images although only some classes are known.
     known = {image: label for image, label in by_image.items() if label is not None}
     index_of_class = {name: index for index, name in enumerate(targets)}
     unknown = _unknown_labels(known.values(), index_of_class)

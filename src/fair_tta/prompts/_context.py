@@ -76,8 +76,10 @@ class PromptSet:
         if size >= len(self):
             return [self]
         if size not in self._parts_by_size:
-            starts = range(0, len(self), size)
-            self._parts_by_size[size] = [self[start : start + size] for start in starts]
+            parts = []
+            for start in range(0, len(self), size):
+                parts.append(self[start : start + size])
+            self._parts_by_size[size] = parts
         return self._parts_by_size[size]
 
     def __getitem__(self, rows: slice) -> PromptSet:
@@ -135,6 +137,7 @@ def align(sequence: Sequence[int], reference: Sequence[int]) -> list[int]:
     columns = len(reference)
 
     # lengths[i][j] is the length of the subsequence that sequence[i:] and reference[j:] share.
+    # It is filled from the ends, because each entry follows from later ones.
     lengths = [[0] * (columns + 1) for _ in range(rows + 1)]
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
@@ -301,7 +304,11 @@ class SharedContext:
 
     def _known_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of those texts that were not too long."""
-        return [self._ids_of_text[text] for text in texts if text in self._ids_of_text]
+        known_ids = []
+        for text in texts:
+            if text in self._ids_of_text:
+                known_ids.append(self._ids_of_text[text])
+        return known_ids
 
     def _read_ids(self, texts: Iterable[str], skip_too_long: bool = False) -> None:
         """Tokenise texts that are new, at once if none is too long."""

@@ -214,6 +214,7 @@ class Task:
 
     def _phrase_features(self, phrases: Sequence[str]) -> Tensor:
         """Return features of the target sentence with other phrases: ``[phrases, dim]``."""
+        # The phrases are their own labels, which nothing shows.
         phrase_of_label = dict(zip(phrases, phrases, strict=True))
         prompts = self.templates._target_prompts(phrase_of_label)
         return self.own_features(self._shared.locate(prompts))
@@ -316,6 +317,7 @@ class Task:
         ``[episodes, vectors, width], [episodes, prompts, dim] -> [episodes, vectors, width]``, a
         bounded number of tokens at a time.
         """
+        # Each block has a graph of its own, which is freed before the next one.
         gradient = torch.zeros_like(context)
         for blocks in self._blocks(prompts, context, TOKENS_AT_ONCE):
             for block in blocks:

@@ -59,10 +59,12 @@ class Term:
         """
         sizes = [groups * classes for groups, classes in self.groups]
         entropies = []
-        for part, shape in zip(features.split(sizes, dim=1), self.groups, strict=True):
+        parts = features.split(sizes, dim=1)
+        for part, shape in zip(parts, self.groups, strict=True):
             texts = part.unflatten(1, shape)  # [images, groups, classes, dim]
             log_p = task.log_probabilities(views.unsqueeze(1), texts)
-            entropies.append(normalised_entropy(marginal(log_p)).mean(1))
+            entropy_of_group = normalised_entropy(marginal(log_p))
+            entropies.append(entropy_of_group.mean(1))
         return self.sign * torch.stack(entropies).sum(0)
 
 
@@ -144,7 +146,8 @@ class SLoss(_SensitiveLoss):
     def objective(self, task: Task) -> Objective:
         attributes = task.product if self.joint else task
         prompt_sets = list(attributes.sensitive_prompts.values())
-        return Objective((_target_term(task), *self._sensitive_terms(prompt_sets, 1)))
+        sensitive_terms = self._sensitive_terms(prompt_sets, 1)
+        return Objective((_target_term(task), *sensitive_terms))
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,8 @@ def step_down(
         remaining = [i for i in range(count) if i not in judged]
         error = error_of(remaining)
         results = {i: compare(i, error) for i in remaining}
-        shown = {i: result for i, result in results.items() if is_shown(result)}
-        judged |= shown or results
+        different = {i: result for i, result in results.items() if is_shown(result)}
+        judged |= different or results
     return [judged[i] for i in range(count)]
 
 
