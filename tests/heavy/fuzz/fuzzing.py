@@ -109,16 +109,16 @@ def main() -> int:
                     )
                 start = time.process_time()
                 try:
-                    failure = outcome(door, number, Path(folder))
+                    result_name = outcome(door, number, Path(folder))
                 except Exception as error:
-                    failure = FAILED
+                    result_name = FAILED
                     frame = traceback.extract_tb(error.__traceback__)[-1]
                     location = f"{Path(frame.filename).name}:{frame.lineno}"
                     failure = f"{door}: {type(error).__name__} at {location}"
                     failures.setdefault(failure, f"--only {number}: {str(error)[:150]}")
                     if chosen.only is not None:
                         traceback.print_exc()
-                counts[door][failure] += 1
+                counts[door][result_name] += 1
                 slowest = max(
                     slowest, (time.process_time() - start, f"{door} {number}")
                 )
