@@ -21,7 +21,7 @@ from internals import (
 )
 
 from fair_tta import metrics
-from fair_tta.errors import FairTTAError, SmallGroupWarning
+from fair_tta.errors import SmallGroupWarning
 from fair_tta.metrics import Bootstrap
 
 Case = tuple[Ints, Floats, Floats]
@@ -275,51 +275,3 @@ def test_tensors_are_taken_too() -> None:
     found = pseudo_equalized_odds_difference(answers, q, w)
     again = pseudo_equalized_odds_difference(answers.numpy(), q.numpy(), w.numpy())
     assert found == pytest.approx(again, abs=1e-6)
-
-
-HALF = [[0.5, 0.5]] * 2
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: pseudo_rates([0, 1], HALF, HALF[:1]),
-            "`target` and `sensitive` should be of the same images, at least one (got 2 and 1).",
-        ),
-        (
-            lambda: pseudo_rates([], np.zeros((0, 2)), np.zeros((0, 2))),
-            "`target` and `sensitive` should be of the same images, at least one (got 0 and 0).",
-        ),
-        (
-            lambda: pseudo_rates([0, 2], HALF, HALF),
-            "`answers` should be positions of classes, 0 to 1, of 2 images.",
-        ),
-        (
-            lambda: pseudo_rates([0.5, 0], HALF, HALF),
-            "`answers` should be positions of classes, 0 to 1, of 2 images.",
-        ),
-        (
-            lambda: pseudo_rates([0, 1], [[0.5, 0.6]] * 2, HALF),
-            "`target` should be >= 0 and sum to 1 in each row.",
-        ),
-        (
-            lambda: r_squared([[0.0, math.inf]] * 2, HALF),
-            "`logits` should be finite numbers [images, classes] of 2 images.",
-        ),
-        (lambda: r_squared([["a"]], [[0.5, 0.5]]), "`logits` should be numbers."),
-        (
-            lambda: metrics.prompt_associations([["a"]], [[1.0]], 1),
-            "`sensitive` should be numbers.",
-        ),
-        (
-            lambda: metrics.prompt_associations([[1, 0]], [[1, 0, 0]], 1),
-            "`sensitive` and `target` should be [values, dim] and [classes, dim] (got [1, 2] and "
-            "[1, 3]).",
-        ),
-    ],
-)
-def test_errors(call: Any, message: str) -> None:
-    with pytest.raises(FairTTAError) as error:
-        call()
-    assert str(error.value) == message
