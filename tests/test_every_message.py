@@ -42,11 +42,11 @@ def message_of(case: Case, folder: Path) -> str:
             result = case(folder)
         except (FairTTAError, ImportError, TypeError, OSError) as error:
             argument = getattr(error, "argument", None)
-            where = "" if argument is None else f"({argument})"
-            text = f"{type(error).__name__}{where}: {error}"
+            argument_text = "" if argument is None else f"({argument})"
+            text = f"{type(error).__name__}{argument_text}: {error}"
         else:
-            shown = [f"{w.category.__name__}: {w.message}" for w in caught]
-            text = "\n".join([result] if isinstance(result, str) else shown)
+            caught_texts = [f"{w.category.__name__}: {w.message}" for w in caught]
+            text = "\n".join([result] if isinstance(result, str) else caught_texts)
     return text.replace(str(folder), "FOLDER")
 
 

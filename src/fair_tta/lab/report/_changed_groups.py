@@ -1,4 +1,4 @@
-"""Each class in each group: how often answers are right, and what a method changes there."""
+"""Each class in each group: how often answers are right, and the changes by a method."""
 
 from __future__ import annotations
 
