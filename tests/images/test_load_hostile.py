@@ -97,13 +97,7 @@ def test_the_bound_is_on_what_preprocessing_makes() -> None:
     check_enlarged(Image.new("RGB", (longest, 1)), 224, "a")
     check_enlarged(Image.new("RGB", (2, 2 * longest)), 224, "a")
     check_enlarged(Image.new("RGB", (10_000, 32)), 32, "a")  # it is not enlarged
-    text = (
-        rf"^cannot use 'a': {longest + 1} x 1 pixels are too long and narrow\. Enlarging the short "
-        r"edge to 224, as the model's preprocessing may do, would give 224 x "
-        rf"{224 * (longest + 1)} pixels, more than {MAX_ENLARGED_PIXELS}\. "
-        r"Crop the part that matters$"
-    )
-    with pytest.raises(ImageError, match=text):
+    with pytest.raises(ImageError, match="too long and narrow"):
         check_enlarged(Image.new("RGB", (longest + 1, 1)), 224, "a")
 
 

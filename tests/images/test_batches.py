@@ -209,13 +209,3 @@ def test_filters_of_the_caller_do_not_change_what_is_read(
             for p in b.images
         ]
     assert found == [alone] * 3
-
-
-def test_many_threads_leave_the_filters_of_warnings_as_they_were(
-    tmp_path: Path,
-) -> None:
-    picture().save(tmp_path / "a.png")
-    before = list(warnings.filters)
-    for _ in load_batches_ahead([tmp_path / "a.png"] * 64, load_image, 16):
-        pass
-    assert warnings.filters == before

@@ -10,7 +10,6 @@ from checks import picture
 from internals import DistortedViews
 from PIL import Image
 
-from fair_tta import FairTTAError
 from fair_tta.extend import Views
 
 GREY = Image.new("RGB", (60, 40), (128, 128, 128))
@@ -55,15 +54,3 @@ def test_only_the_generator_decides() -> None:
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: DistortedViews(0), "`n` should be an integer"),
-        (lambda: DistortedViews(1.5), "`n` should be an integer"),  # type: ignore[arg-type]
-    ],
-)
-def test_bad_settings(make: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=message):
-        make()
