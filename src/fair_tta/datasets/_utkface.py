@@ -84,6 +84,7 @@ def _record_of_name(
 ) -> Record | Problem:
     if isinstance(path, UnlistedFolder):
         return Problem(ProblemKind.CLOSED_FOLDER, f"{path.path} ({path.reason})")
+    # The whole name has to fit: faces without an attribute have three parts
     match = _NAME.fullmatch(path.name)
     if match is None or int(match["age"]) > _OLDEST:
         return Problem(ProblemKind.MALFORMED_NAME, path.name)
