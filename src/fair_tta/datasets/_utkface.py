@@ -71,7 +71,7 @@ def _list_images(root: Path) -> list[Path | UnlistedFolder]:
             closed_folders.append(entry)
             continue
         path = Path(entry)
-        # macOS writes a file "._name" of its own beside files in archives.
+        # macOS adds a file "._name" beside each file of an archive
         if entry.lower().endswith(_IMAGE_ENDINGS) and not path.name.startswith("._"):
             images.append(path)
     # Of an image that lies in several folders the first is kept, which should be aligned.
