@@ -946,3 +946,11 @@ def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:
         assert clf.adapter == LogitBalance()
     thread.join()
     assert clf.adapter != LogitBalance()
+
+
+def test_an_attribute_without_a_name_is_not_the_target(
+    backend: TransformersBackend,
+) -> None:
+    values = {"": ["man", "woman"]}
+    clf = FairTPTClassifier(backend, TARGETS, values, TEMPLATE, adapter="zero-shot")
+    assert set(clf.predict(picture()).probabilities) == set(TARGETS)

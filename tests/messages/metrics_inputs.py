@@ -213,3 +213,14 @@ CASES |= {
         (["cat"], ["cat"], {"place": ["in"]}), (["cat"], ["cat"], ["in"])
     ),
 }
+
+# Costs and counts
+
+CASES |= {
+    "a negative time": lambda _: audit(NAMES, NAMES, PLACES, seconds=-1.0),
+    "a time that is not a number": lambda _: audit(
+        NAMES, NAMES, PLACES, seconds=math.nan
+    ),
+    "a negative number of changes": lambda _: metrics.mcnemar(-1, 9),
+    "a fraction of a change": lambda _: metrics.mcnemar(9, 0.5),  # type: ignore[arg-type]
+}

@@ -170,7 +170,6 @@ def test_every_number_of_the_metrics_is_that_of_the_document(
     ):
         document = audits[name].to_dict()
         rows = Page(pages[name]).tables["audit-table-metrics"]
-        assert len(rows) == 13
         for row, metric in zip(rows[1:], document["runs"][0]["metrics"], strict=True):
             for i, (cell, run) in enumerate(
                 zip(row[1:], document["runs"], strict=True)
