@@ -73,20 +73,6 @@ def test_a_chain_needs_what_its_parts_need() -> None:
     assert chain.needs == Needs(sensitive=True, views=True, prompt_gradient=True)
 
 
-def test_separate_terms_change_nothing_in_a_weighted_sum(
-    clf: FairTPTClassifier,
-) -> None:
-    """It gives each attribute lambda, in one term or in terms of their own; UPGrad tells them
-    apart."""
-    pictures = [picture(i) for i in range(2)]
-    for loss, other in ((SLoss(), SLoss(separate=True)),):
-        one = clf.with_adapter(FairTPT(loss=loss)).predict_proba(pictures)
-        two = clf.with_adapter(FairTPT(loss=other)).predict_proba(pictures)
-        assert two == pytest.approx(one, abs=1e-5)
-        assert len(other.objective(clf._task).terms) == 3
-    assert len(SuperTSLoss(separate=True).objective(clf._task).terms) == 3
-
-
 @dataclass(frozen=True)
 class MeanOfAttributes:
     """The terms of `SLoss`, with the mean over attributes in place of the sum."""

@@ -21,7 +21,6 @@ from internals import (
     IMAGE_LOST,
     NOT_FINITE,
     STEP_BOUNDED,
-    STEP_LONG,
     STEP_NOT_FINITE,
     Chained,
     DistortedViews,
@@ -460,26 +459,6 @@ def test_the_same_template_twice_is_that_template(
     assert found.zero_shot == pytest.approx(expected.zero_shot, abs=1e-4)
 
 
-def test_zero_breaks_ties_by_the_sum_of_probabilities(plain: FairTPTClassifier) -> None:
-    clf = classifier(backend=plain._backend, adapter=Zero(rho=1.0))
-    features = unit_features(
-        torch.randn(60, 2, 16, generator=torch.Generator().manual_seed(1))
-    )
-    p = clf._task.log_probabilities(features, clf._task.target_features).exp()
-    ties = 0
-    for views, prediction in zip(p, clf._predict_encoded(features), strict=True):
-        first, second = views.argmax(-1).tolist()
-        if first != second:
-            ties += 1
-            sums = views.sum(0)
-            expected = first if sums[first] > sums[second] else second
-            assert prediction.label == TARGETS[expected]
-            assert sorted(prediction.probabilities.values())[1:] == pytest.approx(
-                [0.5, 0.5]
-            )
-    assert ties > 10
-
-
 @pytest.mark.parametrize(
     "make", [TPT, FairTPT, FairTPTMO, SEraser, DeYO, Tent, MEMO, SAR]
 )
@@ -551,16 +530,6 @@ def test_the_bound_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
     assert free.relative_step is not None
     assert 1e-4 < free.relative_step < 2
     assert free.warnings == ()
-
-
-def test_a_long_step_shows_in_the_prediction(plain: FairTPTClassifier) -> None:
-    """A longer aim makes the step longer in proportion."""
-    short = plain.with_adapter(FairTPT()).predict(picture())
-    assert short.relative_step is not None
-    times = 3 / short.relative_step
-    far = plain.with_adapter(FairTPT(rate=ELRA(beta=0.01 * times))).predict(picture())
-    assert far.relative_step == pytest.approx(3, rel=1e-3)
-    assert far.warnings == (STEP_LONG,)
 
 
 def test_a_step_that_is_not_finite_leaves_the_zero_shot_answer(
