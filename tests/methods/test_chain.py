@@ -44,10 +44,10 @@ def test_zero_shot_after_tuning_is_the_tuned_answer(
     clf: FairTPTClassifier, first: TPT
 ) -> None:
     pictures = [picture(i) for i in range(3)]
-    alone = clf.with_adapter(first).predict(pictures)
+    tuned = clf.with_adapter(first).predict(pictures)
     chained = clf.with_adapter(first >> ZeroShot()).predict(pictures)
-    for one, two in zip(alone, chained, strict=True):
-        assert one == two
+    for prediction, expected in zip(tuned, chained, strict=True):
+        assert prediction == expected
 
 
 def test_a_second_stage_of_ones_own(clf: FairTPTClassifier) -> None:
@@ -104,6 +104,10 @@ def test_an_aggregator_of_gradients(clf: FairTPTClassifier) -> None:
         return (gradients[0] + 100 * gradients[1:].mean(0)) / 101
 
     pictures = [picture(i) for i in range(2)]
-    one = clf.with_adapter(FairTPT(lam=100.0, rho=0.75)).predict_proba(pictures)
-    two = clf.with_adapter(FairTPTMO(aggregator=weighted)).predict_proba(pictures)
-    assert two == pytest.approx(one, abs=1e-5)
+    weighted_sum = clf.with_adapter(FairTPT(lam=100.0, rho=0.75)).predict_proba(
+        pictures
+    )
+    aggregated = clf.with_adapter(FairTPTMO(aggregator=weighted)).predict_proba(
+        pictures
+    )
+    assert aggregated == pytest.approx(weighted_sum, abs=1e-5)

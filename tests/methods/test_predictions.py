@@ -80,9 +80,9 @@ def test_both_kinds_of_answer_occur() -> None:
         for n in (3, 2, 200)
     )
     case = Drawn(target, {"s": values}, features.unsqueeze(1))
-    found = of_adapter(AssociationCorrection(strength=3), case)
-    assert any(p.flipped for p in found)
-    assert any(p.certified_unchanged for p in found)
+    predictions = of_adapter(AssociationCorrection(strength=3), case)
+    assert any(p.flipped for p in predictions)
+    assert any(p.certified_unchanged for p in predictions)
 
 
 def test_tensors_are_fetched_unchanged() -> None:

@@ -56,35 +56,35 @@ def one_by_one(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> 
 @pytest.fixture
 def batched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Notes for each way back that came to its end whether it was for many images."""
-    own, seen = torch.autograd.grad, []
+    original, are_batched = torch.autograd.grad, []
 
     def watch(*args: Any, **kwargs: Any) -> Any:
-        gradients = own(*args, **kwargs)
-        seen.append(kwargs.get("is_grads_batched", False))
+        gradients = original(*args, **kwargs)
+        are_batched.append(kwargs.get("is_grads_batched", False))
         return gradients
 
     monkeypatch.setattr(torch.autograd, "grad", watch)
-    return seen
+    return are_batched
 
 
 @pytest.mark.parametrize(("kind", "make"), FAMILIES)
 def test_every_family_goes_back_for_many_images_at_once(
     kind: Any, make: Any, batched: list[bool]
 ) -> None:
-    model, *others = families.seeded(make)
-    task = make_task(kind(model.double(), *others))
+    model, *processor = families.seeded(make)
+    task = make_task(kind(model.double(), *processor))
     views = views_for(task)
     for loss in (SLoss(), TSLoss(), SuperTSLoss()):
         objective = loss.objective(task)
         context = task.context.repeat(objective.copies, 1).expand(len(views), -1, -1)
         for term in objective.terms:
             batched.clear()
-            many = initial_gradient(task, term, views, context)
+            gradients = initial_gradient(task, term, views, context)
             assert True in batched
-            own = one_by_one(task, term, views, context)
+            expected = one_by_one(task, term, views, context)
             # some towers work in float32 in places, whatever their dtype
             torch.testing.assert_close(
-                many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+                gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
             )
 
 
@@ -129,11 +129,11 @@ def task_with(function: Any) -> Task:
         def forward(self, states: Tensor) -> Tensor:
             return function.apply(states)  # type: ignore[no-any-return]
 
-    model, *others = families.seeded(families.clip)
+    model, *processor = families.seeded(families.clip)
     model.text_model.final_layer_norm = nn.Sequential(
         model.text_model.final_layer_norm, Layer()
     )
-    return make_task(TransformersBackend(model, *others))
+    return make_task(TransformersBackend(model, *processor))
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError])
@@ -145,10 +145,12 @@ def test_a_tower_that_cannot_goes_back_for_each(
     views, (term,) = views_for(task), TargetLoss().objective(task).terms
     context = task.context.expand(len(views), -1, -1)
     batched.clear()
-    many = initial_gradient(task, term, views, context)
+    gradients = initial_gradient(task, term, views, context)
     assert True not in batched
-    own = one_by_one(task, term, views, context)
-    torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
+    expected = one_by_one(task, term, views, context)
+    torch.testing.assert_close(
+        gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
+    )
 
 
 @pytest.mark.parametrize("images", [1, 3])
@@ -156,11 +158,11 @@ def test_a_tower_that_goes_back_once_goes_forward_again(images: int) -> None:
     task = task_with(Forgetful)
     views, (term,) = views_for(task, images), TargetLoss().objective(task).terms
     context = task.context.expand(len(views), -1, -1)
-    own = one_by_one(task, term, views, context)
+    expected = one_by_one(task, term, views, context)
     for _ in range(2):
-        many = initial_gradient(task, term, views, context)
+        gradients = initial_gradient(task, term, views, context)
         torch.testing.assert_close(
-            many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+            gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
         )
 
 
@@ -195,8 +197,8 @@ def test_what_is_saved_is_counted_once_and_weights_are_not() -> None:
     leaf, layer = torch.ones(5, 100, requires_grad=True), nn.Linear(100, 100)
     assert graph_bytes(leaf, ()) == graph_bytes(leaf + 1, ()) == 0
     assert graph_bytes(leaf.exp(), ()) == 2000  # its result
-    both = leaf.exp()
-    assert graph_bytes(both.sin() + both.cos(), ()) == 2000
+    shared = leaf.exp()
+    assert graph_bytes(shared.sin() + shared.cos(), ()) == 2000
     assert graph_bytes(layer(leaf), layer.parameters()) == 2000
     assert graph_bytes(layer(leaf), ()) == 42_000
 

@@ -130,9 +130,9 @@ def test_product_attribute_has_the_vectors_of_the_whole_context(
         *task.product.sensitive_prompts.values(),
         *(task.product.joint_prompts(a) for a in task.product.sensitive),
     ):
-        own = task.own_features(prompts)
+        expected = task.own_features(prompts)
         torch.testing.assert_close(
-            task.encode(prompts, task.context), own, rtol=0, atol=1e-5
+            task.encode(prompts, task.context), expected, rtol=0, atol=1e-5
         )
         ids, slots = prompts.tokens.ids, prompts.slots
         context = torch.tensor(task._shared.token_ids)
@@ -144,15 +144,15 @@ def test_blocks_change_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> N
     context = task.context + 0.1 * torch.randn(5, *task.context.shape)
     prompts = task.joint_prompts("place")
     cotangent = torch.randn(5, len(prompts), 16)
-    whole = (
+    expected = (
         task.encode_many(prompts, context),
         task._pull_back(prompts, context, cotangent),
     )
     leaf = context.clone().requires_grad_()
     (direct,) = torch.autograd.grad(task.encode(prompts, leaf), leaf, cotangent)
-    torch.testing.assert_close(whole[1], direct, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(expected[1], direct, rtol=1e-4, atol=1e-4)
     for tokens in (1, 30, 100, 300):
         monkeypatch.setattr("fair_tta.prompts._task.TOKENS_AT_ONCE", tokens)
-        torch.testing.assert_close(task.encode_many(prompts, context), whole[0])
+        torch.testing.assert_close(task.encode_many(prompts, context), expected[0])
         pulled = task._pull_back(prompts, context, cotangent)
-        torch.testing.assert_close(pulled, whole[1], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(pulled, expected[1], rtol=1e-4, atol=1e-4)

@@ -67,9 +67,9 @@ def test_elra_on_a_curved_loss_equals_the_difference() -> None:
 
 def test_the_scale_of_the_objective_does_not_matter() -> None:
     g = torch.randn(2, 2, 2)
-    one = ELRA().start(CONTEXT, g, g, linear(g)).step(g)
-    many = ELRA().start(CONTEXT, 1e6 * g, g, linear(g)).step(1e6 * g)
-    torch.testing.assert_close(one, many)
+    unscaled = ELRA().start(CONTEXT, g, g, linear(g)).step(g)
+    scaled = ELRA().start(CONTEXT, 1e6 * g, g, linear(g)).step(1e6 * g)
+    torch.testing.assert_close(unscaled, scaled)
 
 
 BOUNDED_AT_2 = STEP_BOUNDED.format(radius=2)
@@ -140,13 +140,16 @@ def test_two_steps_of_any_length(relative: float, bound: float, growth: float) -
     context = CONTEXT.double()  # of norm 5
     stepper = ELRA(0.2 * 5 * relative, 0.01, bound).start(context, g, g, linear(g))
     reported = set()
-    for slope, wanted in ((g, relative), (growth * g, min(relative, bound) * growth)):
+    for slope, unbounded in (
+        (g, relative),
+        (growth * g, min(relative, bound) * growth),
+    ):
         before = stepper.context  # type: ignore[attr-defined]
         length = (stepper.step(slope) - before).flatten(1).norm(dim=1) / 5
-        assert length.tolist() == pytest.approx([min(wanted, bound)] * 2, rel=1e-6)
-        reported |= {STEP_BOUNDED.format(radius=bound)} if wanted > bound else set()
-        reported |= {STEP_LONG} if min(wanted, bound) > 2 else set()
-        assert [set(some) for some in notes(stepper)] == [reported] * 2
+        assert length.tolist() == pytest.approx([min(unbounded, bound)] * 2, rel=1e-6)
+        reported |= {STEP_BOUNDED.format(radius=bound)} if unbounded > bound else set()
+        reported |= {STEP_LONG} if min(unbounded, bound) > 2 else set()
+        assert [set(sentences) for sentences in notes(stepper)] == [reported] * 2
 
 
 @pytest.mark.parametrize("slope", [math.nan, math.inf, 3e38])
@@ -156,8 +159,8 @@ def test_a_later_step_that_is_not_finite_leaves_the_start(
 ) -> None:
     g = torch.full((2, 2, 2), 1e-3)
     stepper = ELRA(max_relative_step=bound).start(CONTEXT, g, g, linear(g))
-    once = stepper.step(g)
-    assert not torch.equal(once[0], CONTEXT[0])
+    after_one_step = stepper.step(g)
+    assert not torch.equal(after_one_step[0], CONTEXT[0])
     steep = g.clone()
     steep[0] = slope
     is_bounded = bound == 2 and math.isfinite(slope)
@@ -167,7 +170,7 @@ def test_a_later_step_that_is_not_finite_leaves_the_start(
         assert ordinary == ()
         assert float(stepper.rate[1]) > 0
         torch.testing.assert_close(
-            moved[1] - CONTEXT[1], number * (once[1] - CONTEXT[1])
+            moved[1] - CONTEXT[1], number * (after_one_step[1] - CONTEXT[1])
         )
         if is_bounded:
             assert reported == (BOUNDED_AT_2,)
@@ -210,10 +213,10 @@ def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
         together = stepper.step(g.clone())
     for image in range(2):
         parameter = CONTEXT[image].clone().requires_grad_()
-        alone = optimizer([parameter], lr=0.1)
+        single = optimizer([parameter], lr=0.1)
         for g in gradients:
             parameter.grad = g[image].clone()
-            alone.step()
+            single.step()
         torch.testing.assert_close(together[image], parameter.detach())
     assert stepper.rate.tolist() == pytest.approx([0.1, 0.1])
     assert torch.equal(
