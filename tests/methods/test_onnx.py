@@ -335,7 +335,7 @@ def identity_file(
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind", "out_kind", "reason"),
+    ("shape", "pixel_type", "feature_type", "reason"),
     [
         ([1, 3, 32, 32], 1, 1, r"any number of images.*is fixed at 1"),
         (

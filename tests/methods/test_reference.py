@@ -46,7 +46,7 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("changes", "message"),
     [
         (
             {"targets": ["cat", "bird"]},
