@@ -27,7 +27,7 @@ settings.load_profile("any-machine")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quiet() -> None:
+def _silence_loggers() -> None:
     import torch
     import transformers
 

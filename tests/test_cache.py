@@ -67,12 +67,16 @@ def test_a_copy_is_empty() -> None:
     kept._keep(
         kept, "key", torch.zeros(2, requires_grad=True).exp(), 8
     )  # cannot be copied
-    for other in (
+    for changed_view in (
         copy.copy(kept),
         copy.deepcopy(kept),
         pickle.loads(pickle.dumps(kept)),
     ):
-        assert (other.limit, other.bytes, len(other)) == (10_000, 0, 0)
+        assert (changed_view.limit, changed_view.bytes, len(changed_view)) == (
+            10_000,
+            0,
+            0,
+        )
 
 
 def test_threads_may_share_one() -> None:
@@ -95,15 +99,15 @@ def test_what_a_task_remembers_is_bounded_in_bytes() -> None:
     backend = TransformersBackend(*families.seeded(families.clip))
     templates = Templates("a {target}")
     task = Task(backend, {"a": "cat", "b": "dog"}, {}, templates, cache=Cache(12_000))
-    made = []
+    calls = []
 
     def make() -> Any:
-        made.append(1)
+        calls.append(1)
         return torch.zeros(1000)
 
     for i in (0, 1, 2, 2, 0):
         task.remember(i, make)
-    assert len(made) == 4
+    assert len(calls) == 4
 
 
 def test_embeddings_of_many_prompts_are_made_once(

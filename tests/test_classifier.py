@@ -61,8 +61,8 @@ class Moves(Adapter):
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         outcome = ZeroShot().adapt(task, features)
-        rest = (1 - self.probability) / (len(task.targets) - 1)
-        moved = torch.full_like(outcome.probabilities, rest)
+        remaining = (1 - self.probability) / (len(task.targets) - 1)
+        moved = torch.full_like(outcome.probabilities, remaining)
         moved[:, 0] = self.probability
         notes = tuple(("a note",) for _ in features)
         return Outcome(moved, outcome.sensitive, warnings=notes)
@@ -142,10 +142,12 @@ def test_a_small_adapter_keeps_the_zero_shot_sensitive_values(
     clf: FairTPTClassifier,
 ) -> None:
     small = clf.with_adapter(Flat()).predict([picture(0), picture(1)])
-    for one, plain in zip(small, clf.predict([picture(0), picture(1)]), strict=True):
-        assert one.sensitive == one.sensitive_zero_shot == plain.sensitive
-        assert one.sensitive_entropy == plain.sensitive_entropy
-        assert one.probabilities != plain.probabilities
+    for prediction, plain in zip(
+        small, clf.predict([picture(0), picture(1)]), strict=True
+    ):
+        assert prediction.sensitive == prediction.sensitive_zero_shot == plain.sensitive
+        assert prediction.sensitive_entropy == plain.sensitive_entropy
+        assert prediction.probabilities != plain.probabilities
 
 
 @pytest.mark.parametrize(
@@ -223,13 +225,17 @@ def test_what_is_not_an_adapter(clf: FairTPTClassifier) -> None:
 def test_no_images_have_features_too(backend: TransformersBackend, views: Any) -> None:
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=views)
     for with_views in (True, False):
-        some, none = (
+        views_some, none = (
             clf.encode([picture()], with_views=with_views),
             clf.encode([], with_views=with_views),
         )
         counted = with_views and not (callable(views) and not hasattr(views, "n"))
-        assert none.shape == (0, some.shape[1] if counted else 1, some.shape[2])
-        assert (none.dtype, none.device) == (some.dtype, some.device)
+        assert none.shape == (
+            0,
+            views_some.shape[1] if counted else 1,
+            views_some.shape[2],
+        )
+        assert (none.dtype, none.device) == (views_some.dtype, views_some.device)
         assert clf.predict(Features(none)) == []
 
 
@@ -260,11 +266,13 @@ def test_only_where_features_point_to_counts(backend: TransformersBackend) -> No
     expected = clf._predict_encoded(features)
     assert expected == clf.predict([picture(0), picture(1)])
     scales = torch.tensor([1.0009, 1e-30, 1e25, 1.0])[None, :, None]
-    for found, of in zip(
+    for actual, expected_row in zip(
         clf._predict_encoded(features * scales), expected, strict=True
     ):
-        assert found.probabilities == pytest.approx(of.probabilities, abs=1e-4)
-        assert found.zero_shot == pytest.approx(of.zero_shot, abs=1e-6)
+        assert actual.probabilities == pytest.approx(
+            expected_row.probabilities, abs=1e-4
+        )
+        assert actual.zero_shot == pytest.approx(expected_row.zero_shot, abs=1e-6)
 
 
 def test_one_image_is_no_list(clf: FairTPTClassifier) -> None:
@@ -346,22 +354,22 @@ def test_classifiers_may_share_a_cache_or_keep_nothing(
 ) -> None:
     shared, nothing = Cache(2**24), Cache(0)
     arguments: Any = {"sensitive": SENSITIVE, "template": TEMPLATE, "views": AugMix(3)}
-    own = FairTPTClassifier(backend, TARGETS, **arguments)
-    one = FairTPTClassifier(backend, TARGETS, **arguments, cache=shared)
+    separate = FairTPTClassifier(backend, TARGETS, **arguments)
+    shared_clf = FairTPTClassifier(backend, TARGETS, **arguments, cache=shared)
     none = FairTPTClassifier(backend, TARGETS, **arguments, cache=nothing)
-    expected = own.predict([picture(0), picture(1)])
-    assert one.predict([picture(0), picture(1)]) == expected
+    expected = separate.predict([picture(0), picture(1)])
+    assert shared_clf.predict([picture(0), picture(1)]) == expected
     half = shared.bytes
     two = FairTPTClassifier(
         backend, dict(reversed(TARGETS.items())), **arguments, cache=shared
     )
     two.predict([picture(0), picture(1)])
-    assert shared.bytes > half == own._cache.bytes
-    assert one._cache is one.with_views(AugMix(1))._cache is shared
+    assert shared.bytes > half == separate._cache.bytes
+    assert shared_clf._cache is shared_clf.with_views(AugMix(1))._cache is shared
     assert none.predict([picture(0), picture(1)]) == expected
     assert nothing.bytes == 0
     shared.clear()
-    assert one.predict([picture(0), picture(1)]) == expected
+    assert shared_clf.predict([picture(0), picture(1)]) == expected
     wrong: Any = 2**20
     with pytest.raises(FairTTAError, match=r"`cache` should be a Cache .*got 1048576"):
         FairTPTClassifier(backend, TARGETS, cache=wrong)
@@ -390,40 +398,40 @@ def test_numerical_failure_gives_the_zero_shot_answer_and_a_warning(
 
 def test_one_list_and_stream_agree(clf: FairTPTClassifier) -> None:
     pictures = [picture(i, (30 + i, 40)) for i in range(5)]
-    many = clf.predict(pictures)
-    assert isinstance(many, Predictions)
+    batched_answers = clf.predict(pictures)
+    assert isinstance(batched_answers, Predictions)
     stream = clf.predict(p for p in pictures)
     assert isinstance(stream, Iterator)
-    for one, batched, streamed in zip(
-        map(clf.predict, pictures), many, stream, strict=True
+    for single, batched, streamed in zip(
+        map(clf.predict, pictures), batched_answers, stream, strict=True
     ):
         assert batched == streamed
-        assert one.label == batched.label
-        assert one.probabilities == pytest.approx(batched.probabilities, abs=1e-4)
-    assert many == clf.predict(tuple(pictures))
+        assert single.label == batched.label
+        assert single.probabilities == pytest.approx(batched.probabilities, abs=1e-4)
+    assert batched_answers == clf.predict(tuple(pictures))
     backwards = clf.predict(pictures[::-1])[::-1]
-    for a, b in zip(many, backwards, strict=True):
+    for a, b in zip(batched_answers, backwards, strict=True):
         assert a.label == b.label
         assert a.probabilities == pytest.approx(b.probabilities, abs=1e-4)
     assert clf.predict([]) == []
 
 
 def test_a_stream_is_lazy_and_may_be_endless(clf: FairTPTClassifier) -> None:
-    taken = 0
+    count = 0
 
     def endless() -> Iterator[Any]:
-        nonlocal taken
+        nonlocal count
         for i in itertools.count():
-            taken += 1
+            count += 1
             yield picture(i)
 
     stream = clf.predict(endless())
-    assert taken == 0
+    assert count == 0
     next(stream)
-    assert taken == clf._batch_size == 2
+    assert count == clf._batch_size == 2
     for _ in range(4):
         next(stream)
-    assert taken == 6
+    assert count == 6
 
 
 def test_a_bad_image_in_a_stream_loses_nothing(
@@ -445,19 +453,21 @@ def test_images_that_cannot_be_read_may_be_skipped(
     clf: FairTPTClassifier, tmp_path: Path
 ) -> None:
     zero_shot = clf.with_adapter(ZeroShot())
-    one, none = zero_shot.predict(picture()), tmp_path / "none.png"
+    prediction, none = zero_shot.predict(picture()), tmp_path / "none.png"
     (tmp_path / "damaged.png").write_bytes(b"no image")
     picture().save(tmp_path / "good.png")
     files = [none, tmp_path / "good.png", tmp_path / "damaged.png"]
-    with pytest.warns(UserWarning, match=r"^image [02]: cannot read '.*\.png'") as seen:
-        assert zero_shot.predict(files, errors="skip") == [None, one, None]
-    assert [str(warning.message)[:7] for warning in seen] == ["image 0", "image 2"]
+    with pytest.warns(
+        UserWarning, match=r"^image [02]: cannot read '.*\.png'"
+    ) as caught:
+        assert zero_shot.predict(files, errors="skip") == [None, prediction, None]
+    assert [str(warning.message)[:7] for warning in caught] == ["image 0", "image 2"]
     stream = zero_shot.predict(iter([picture(), b"", picture()]), errors="skip")
     with pytest.warns(UserWarning, match="image 1: "):
-        assert list(stream) == [one, None, one]
+        assert list(stream) == [prediction, None, prediction]
     with pytest.warns(UserWarning, match="image 0: "):
         assert zero_shot.predict(none, errors="skip") is None
-    assert zero_shot.predict([picture()], errors="skip") == [one]
+    assert zero_shot.predict([picture()], errors="skip") == [prediction]
     wrong: Any = "ignore"
     with pytest.raises(FairTTAError, match="`errors` should be 'raise' or 'skip'"):
         zero_shot.predict(files, errors=wrong)
@@ -465,16 +475,18 @@ def test_images_that_cannot_be_read_may_be_skipped(
 
 def test_long_reprs_are_cut(backend: TransformersBackend) -> None:
     names = [f"n{i}" for i in range(1000)]
-    many = FairTPTClassifier(backend, names, SENSITIVE, adapter=ZeroShot())
+    many_classes = FairTPTClassifier(backend, names, SENSITIVE, adapter=ZeroShot())
     assert "targets=['n0', 'n1', 'n2', 'n3', 'n4', ... 995 more], sensitive={" in repr(
-        many
+        many_classes
     )
-    assert "n4, ... 995 more" in many._repr_html_()
-    assert str(many.predict(picture())).endswith(", ... 995 more)")
-    few = FairTPTClassifier(backend, ["cat", "dog"], {"sex": ["male", "female"]})
+    assert "n4, ... 995 more" in many_classes._repr_html_()
+    assert str(many_classes.predict(picture())).endswith(", ... 995 more)")
+    few_classes = FairTPTClassifier(
+        backend, ["cat", "dog"], {"sex": ["male", "female"]}
+    )
     assert (
         "targets=['cat', 'dog'], sensitive={'sex': ('male', 'female')}, adapter="
-        in repr(few)
+        in repr(few_classes)
     )
 
 
@@ -487,7 +499,7 @@ def test_every_kind_of_image_gives_the_same_answer(
     image.save(buffer, "PNG")
     array = np.asarray(image)
     expected = clf.predict(image)
-    for same in (
+    for spelling in (
         tmp_path / "a.png",
         str(tmp_path / "a.png"),
         buffer.getvalue(),
@@ -497,7 +509,7 @@ def test_every_kind_of_image_gives_the_same_answer(
         torch.tensor(array).permute(2, 0, 1),
         torch.tensor(array).permute(2, 0, 1) / 255,
     ):
-        assert clf.predict(same) == expected
+        assert clf.predict(spelling) == expected
     batch: Any = np.stack([array, array])
     assert clf.predict(batch) == clf.predict([image, image])
     tensors: Any = torch.tensor(batch).permute(0, 3, 1, 2)
@@ -546,13 +558,13 @@ def test_a_long_list_with_views_logs_its_cost_once(
     (record,) = caplog.records
     assert record.levelname == "INFO"
     n = with_views._vision.count
-    found = re.fullmatch(
+    match = re.fullmatch(
         rf"Zero encodes {n} views of each image: (\S+) s per image, (\S+) minutes for 21. A method "
         r"with one view encodes one: with_adapter\('association-correction'\).",
         record.getMessage(),
     )
-    assert found is not None
-    assert float(found[2]) == pytest.approx(21 * float(found[1]) / 60, rel=0.1)
+    assert match is not None
+    assert float(match[2]) == pytest.approx(21 * float(match[1]) / 60, rel=0.1)
 
 
 def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
@@ -560,17 +572,17 @@ def test_a_bar_is_there_before_the_first_image_and_counts_finished_ones(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: list[str] = []
+    shown_lines: list[str] = []
     predict = FairTPTClassifier._predict_batch
 
-    def slow(self: FairTPTClassifier, *given: Any) -> Any:
-        seen.append(capfd.readouterr().err)
+    def slow(self: FairTPTClassifier, *arguments: Any) -> Any:
+        shown_lines.append(capfd.readouterr().err)
         time.sleep(0.15)
-        return predict(self, *given)
+        return predict(self, *arguments)
 
     monkeypatch.setattr(FairTPTClassifier, "_predict_batch", slow)
     clf.predict([picture(i) for i in range(6)], progress=True)
-    assert [re.findall(r"(\d)/6", text)[-1] for text in seen] == ["0", "2", "4"]
+    assert [re.findall(r"(\d)/6", text)[-1] for text in shown_lines] == ["0", "2", "4"]
 
 
 def test_progress_bar(
@@ -589,10 +601,10 @@ def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
         clf.predict(picture())
         assert calls
         calls.clear()
-        other = clf.with_adapter(Moves())
-        other.predict([picture(0), picture(1)])
+        moving = clf.with_adapter(Moves())
+        moving.predict([picture(0), picture(1)])
     assert not calls  # prompts were not encoded again
-    assert other._task is clf._task
+    assert moving._task is clf._task
     assert clf.adapter == ZeroShot()
 
 
@@ -625,10 +637,11 @@ def test_scale(backend: TransformersBackend) -> None:
         picture()
     )
     assert flat == pytest.approx([0.5, 0.5], abs=1e-4)
-    own = FairTPTClassifier(backend, ["cat", "dog"])
-    same = FairTPTClassifier(backend, ["cat", "dog"], scale=backend.scale)
+    default_scale = FairTPTClassifier(backend, ["cat", "dog"])
+    same_scale = FairTPTClassifier(backend, ["cat", "dog"], scale=backend.scale)
     assert (
-        same.predict_proba(picture()).tolist() == own.predict_proba(picture()).tolist()
+        same_scale.predict_proba(picture()).tolist()
+        == default_scale.predict_proba(picture()).tolist()
     )
 
 
@@ -786,9 +799,9 @@ def test_images_encoded_together_have_the_features_of_each_alone(
     ]
     together = clf._vision.features(images, True)
     clf._vision.forget()
-    alone = torch.cat([clf._vision.features([image], True) for image in images])
+    singly = torch.cat([clf._vision.features([image], True) for image in images])
     torch.testing.assert_close(
-        together, alone, rtol=0, atol=1e-5
+        together, singly, rtol=0, atol=1e-5
     )  # of length 1, float32
 
 
@@ -818,7 +831,7 @@ class Column:
 
 def test_several_images_of_any_kind_give_predictions(clf: FairTPTClassifier) -> None:
     pictures = [picture(i) for i in range(3)]
-    arrays = np.stack([np.asarray(one) for one in pictures])
+    arrays = np.stack([np.asarray(image) for image in pictures])
     several: list[Any] = [
         pictures,
         tuple(pictures),
@@ -829,9 +842,9 @@ def test_several_images_of_any_kind_give_predictions(clf: FairTPTClassifier) -> 
         Features(clf.encode(pictures, with_views=False)[:, 0]),
     ]
     for images in several:
-        found = clf.predict(images)
-        assert isinstance(found, Predictions)
-        assert found.labels == [clf.predict(one).label for one in pictures]
+        actual = clf.predict(images)
+        assert isinstance(actual, Predictions)
+        assert actual.labels == [clf.predict(one).label for one in pictures]
     for stream in (
         iter(pictures),
         (one for one in pictures),
@@ -839,14 +852,14 @@ def test_several_images_of_any_kind_give_predictions(clf: FairTPTClassifier) -> 
     ):
         lazy = clf.predict(stream)
         assert not isinstance(lazy, Predictions)
-        assert next(lazy).label == found.labels[0]
+        assert next(lazy).label == actual.labels[0]
 
 
 def test_a_series_gives_predictions(clf: FairTPTClassifier) -> None:
     pandas = pytest.importorskip("pandas")
     pictures = [picture(i) for i in range(3)]
-    found = clf.predict(pandas.Series(pictures, index=[7, 8, 9]))
-    assert found == clf.predict(pictures)
+    actual = clf.predict(pandas.Series(pictures, index=[7, 8, 9]))
+    assert actual == clf.predict(pictures)
 
 
 def test_what_encode_returns_is_predicted_as_the_images_are(
@@ -859,19 +872,22 @@ def test_what_encode_returns_is_predicted_as_the_images_are(
     encoded = Features(clf.encode(pictures))
     assert repr(encoded) == "Features([5, 3, 16] of torch.float32)"
     for adapter in ("zero-shot", "zero", TPT(), "association-correction"):
-        other = clf.with_adapter(adapter)
-        found, expected = other.predict(encoded), other.predict(pictures)
-        assert found.labels == expected.labels
+        adapted = clf.with_adapter(adapter)
+        actual, expected = adapted.predict(encoded), adapted.predict(pictures)
+        assert actual.labels == expected.labels
         np.testing.assert_allclose(
-            found.probabilities, expected.probabilities, atol=1e-6
+            actual.probabilities, expected.probabilities, atol=1e-6
         )
         np.testing.assert_allclose(
-            other.predict_proba(encoded), other.predict_proba(pictures), atol=1e-6
+            adapted.predict_proba(encoded), adapted.predict_proba(pictures), atol=1e-6
         )
-        assert other.predict(encoded[1:3]).labels == other.predict(pictures[1:3]).labels
-    alone = Features(clf.encode(pictures).numpy()[:, 0])
+        assert (
+            adapted.predict(encoded[1:3]).labels
+            == adapted.predict(pictures[1:3]).labels
+        )
+    images_alone = Features(clf.encode(pictures).numpy()[:, 0])
     with pytest.raises(FairTTAError, match="neither pixels nor further views"):
-        clf.with_adapter("tpt").predict(alone)
+        clf.with_adapter("tpt").predict(images_alone)
     with pytest.raises(FairTTAError, match="neither pixels nor further views"):
         clf.with_adapter("memo").predict(encoded)
     broken = clf.encode(pictures)
@@ -907,8 +923,8 @@ def test_plain_python_for_views_and_templates(backend: TransformersBackend) -> N
     assert plain.predict([picture()]) == long.predict([picture()])
     assert repr(plain.with_views(5)._vision.views) == repr(AugMix(5))
     several: Any = [sentences, "a photo of a {} {sensitive}"]
-    both = FairTPTClassifier(backend, *names, several, adapter="orthcali")
-    assert len(task_of(both).templates._further) == 1
+    two_attributes = FairTPTClassifier(backend, *names, several, adapter="orthcali")
+    assert len(task_of(two_attributes).templates._further) == 1
 
 
 def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:
@@ -930,3 +946,11 @@ def test_fit_waits_for_the_model(backend: TransformersBackend) -> None:
         assert clf.adapter == LogitBalance()
     thread.join()
     assert clf.adapter != LogitBalance()
+
+
+def test_an_attribute_without_a_name_is_not_the_target(
+    backend: TransformersBackend,
+) -> None:
+    values = {"": ["man", "woman"]}
+    clf = FairTPTClassifier(backend, TARGETS, values, TEMPLATE, adapter="zero-shot")
+    assert set(clf.predict(picture()).probabilities) == set(TARGETS)

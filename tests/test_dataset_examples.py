@@ -55,8 +55,3 @@ def test_own_folder(
     assert text.startswith("no problems\nNot measurable with these images: ")
     assert " images\nZeroShot\n  accuracy " in text
     assert "\nFairTPTMO\n" in text
-
-
-@pytest.mark.parametrize("name", [*DATASETS, "own_folder"])
-def test_examples_are_short(name: str) -> None:
-    assert len((EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()) <= 55

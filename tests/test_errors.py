@@ -23,14 +23,14 @@ def settings() -> list[Any]:
         for name in module.__all__
     }
     return [
-        pytest.param(kind, field.name, id=f"{kind.__name__}-{field.name}")
-        for kind in sorted(public, key=str)
-        if isinstance(kind, type)
-        and is_dataclass(kind)
-        and ".metrics." not in kind.__module__
-        for field in fields(kind)
+        pytest.param(error_class, field.name, id=f"{error_class.__name__}-{field.name}")
+        for error_class in sorted(public, key=str)
+        if isinstance(error_class, type)
+        and is_dataclass(error_class)
+        and ".metrics." not in error_class.__module__
+        for field in fields(error_class)
         if field.type == "float"
-        and all(f.default is not MISSING for f in fields(kind) if f.init)
+        and all(f.default is not MISSING for f in fields(error_class) if f.init)
     ]
 
 
@@ -44,10 +44,12 @@ def test_there_are_settings_to_look_at() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), settings())
-def test_a_setting_that_is_not_a_number_is_refused(kind: Any, name: str) -> None:
+def test_a_setting_that_is_not_a_number_is_refused(
+    adapter_class: Any, name: str
+) -> None:
     for value in ("1", float("nan")):
         with pytest.raises(FairTTAError, match=f"`{name}` should ") as caught:
-            kind(**{name: value})
+            adapter_class(**{name: value})
         assert f"(got {value!r})." in str(caught.value)
         assert caught.value.argument == name
 

@@ -74,13 +74,15 @@ def test_balance_on_a_stream() -> None:
     task = TASKS["birds"]
     clf = FairTPTClassifier("miniature", task.targets, task.sensitive, task.template)
     images = [drawn.image for drawn in task.draw(14, seed=1)]
-    found = list(names["predict_stream"](clf, iter(images), window=8, least=8))
-    assert not any(p.distance for p in found[:8])
+    streamed = list(names["predict_stream"](clf, iter(images), window=8, least=8))
+    assert not any(p.distance for p in streamed[:8])
     expected = clf.with_adapter(fit_on(LogitBalance(), clf, images[:8])).predict(
         images[8:]
     )
-    for one, other in zip(found[8:], expected, strict=True):
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    for actual, wanted_answer in zip(streamed[8:], expected, strict=True):
+        assert actual.probabilities == pytest.approx(
+            wanted_answer.probabilities, abs=1e-5
+        )
 
 
 @pytest.mark.slow
@@ -136,7 +138,7 @@ def test_an_audit_in_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     audit = run("mlflow_logging.py")["audit"]
     logged = {
-        one.info.run_name: one for one in mlflow.search_runs(output_format="list")
+        run.info.run_name: run for run in mlflow.search_runs(output_format="list")
     }
     assert logged.keys() == set(audit.runs)
     for name, one in logged.items():

@@ -10,7 +10,7 @@ import pytest
 from internals import ADAPTERS
 
 ROOT = Path(__file__).parents[1]
-KINDS = {kind.__name__: (name, kind) for name, kind in ADAPTERS.items()}
+KINDS = {adapter.__name__: (name, adapter) for name, adapter in ADAPTERS.items()}
 COSTS = json.loads((ROOT / "docs/effect.json").read_text("utf-8"))["parts"]["cost"][
     "ViT-B/32"
 ]
@@ -25,8 +25,8 @@ ROWS = {
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_says_what_the_method_says(name: str) -> None:
     explicit, unsupervised, episodic, views, text, cost = ROWS[name]
-    file, kind = KINDS[name]
-    method = kind()
+    file, adapter = KINDS[name]
+    method = adapter()
     assert explicit.startswith("yes" if method.needs.sensitive else "no")
     assert (unsupervised == "yes") == (not method.needs.reference_sensitive)
     assert episodic.startswith("yes") == (not method.needs.reference)

@@ -30,7 +30,7 @@ def test_the_first_day(tmp_path: Path) -> None:
         TASK.template,
         adapter="association-correction",
     )
-    image, test = TEST[0].image, [one.image for one in TEST]
+    image, test = TEST[0].image, [drawn.image for drawn in TEST]
     y, group = [one.target for one in TEST], [one.sensitive["colour"] for one in TEST]
     assert clf.predict(image).label in clf.targets
     before = clf.with_adapter("zero-shot").predict(test)

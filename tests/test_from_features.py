@@ -30,8 +30,8 @@ TABLE_SEED = 4
 
 def cone(n: int, seed: int) -> Any:
     common = np.random.default_rng(0).standard_normal(DIM)
-    found = 2 * common + np.random.default_rng(seed).standard_normal((n, DIM))
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    rows = 2 * common + np.random.default_rng(seed).standard_normal((n, DIM))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 TEXTS = cone(5, TABLE_SEED)
@@ -54,10 +54,10 @@ def corrected(v: Any, strength: float = 0.75) -> Any:
     return np.array(rows)
 
 
-def balanced(v: Any, seen: Any, strength: float = 1.5) -> Any:
+def balanced(v: Any, reference: Any, strength: float = 1.5) -> Any:
     """LogitBalance as its docstring has it, fitted on `seen`."""
-    u = SCALE * seen @ T.T
-    u, w = u - u.mean(1, keepdims=True), softmax(SCALE * seen @ Z.T)
+    u = SCALE * reference @ T.T
+    u, w = u - u.mean(1, keepdims=True), softmax(SCALE * reference @ Z.T)
     q = softmax(u)
     m = np.einsum("ns,ny,nc->syc", w, q, u) / np.einsum("ns,ny->sy", w, q)[..., None]
     b, pi = m.mean(1), w.mean(0)
@@ -89,8 +89,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unit(array: Any) -> Any:
-    wide = np.asarray(array, np.float64)
-    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    in_float64 = np.asarray(array, np.float64)
+    return in_float64 / np.linalg.norm(in_float64, axis=1, keepdims=True)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -109,24 +109,26 @@ def test_every_way_gives_what_numpy_gives(clf: FairTPTClassifier, array: Any) ->
         (AssociationCorrection(), corrected(v)),
         (balance, balanced(v, v)),
     ):
-        own = clf.with_adapter(method)
-        found = own.predict_proba(features)
-        assert found.dtype == np.float64
-        assert found.shape == (N, 3)
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+        adapted = clf.with_adapter(method)
+        actual = adapted.predict_proba(features)
+        assert actual.dtype == np.float64
+        assert actual.shape == (N, 3)
+        np.testing.assert_allclose(actual, expected, atol=1e-4)
         for answers in (
-            own.predict(features),
-            list(own.predict(iter(features))),
-            own._predict_encoded(array),
-            own._predict_encoded(array[:, None]),
+            adapted.predict(features),
+            list(adapted.predict(iter(features))),
+            adapted._predict_encoded(array),
+            adapted._predict_encoded(array[:, None]),
         ):
             rows = [list(answer.probabilities.values()) for answer in answers]
-            np.testing.assert_allclose(rows, found, atol=1e-4)
+            np.testing.assert_allclose(rows, actual, atol=1e-4)
             assert [TARGETS.index(answer.label) for answer in answers] == list(
-                found.argmax(1)
+                actual.argmax(1)
             )
-        np.testing.assert_allclose(own.predict_proba(features[5]), found[5], atol=1e-4)
-        assert own.predict(features[5]).label == TARGETS[found[5].argmax()]
+        np.testing.assert_allclose(
+            adapted.predict_proba(features[5]), actual[5], atol=1e-4
+        )
+        assert adapted.predict(features[5]).label == TARGETS[actual[5].argmax()]
 
 
 def test_audit_examine_and_mitigate_take_features(clf: FairTPTClassifier) -> None:
@@ -183,11 +185,11 @@ def test_a_model_takes_features_beside_images() -> None:
         one_view.predict_proba(Features(array)), expected, atol=1e-4
     )
     for method in ("fair-tpt", "memo"):
-        other = clf.with_adapter(method)
+        adapted = clf.with_adapter(method)
         call: Any
         for call in (
-            other.predict,
-            other.predict_proba,
+            adapted.predict,
+            adapted.predict_proba,
             partial(clf.examine, adapters=[method]),
         ):
             with pytest.raises(
@@ -229,12 +231,12 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 @pytest.mark.parametrize("errors", ["raise", "skip"])
 def test_an_array_of_features_is_not_taken_for_a_picture(
-    kind: Any, errors: Any
+    dtype: Any, errors: Any
 ) -> None:
     """Five features with numbers in 0..1 were one grey picture of 5 x 512 pixels."""
     clf = FairTPTClassifier("miniature", ["cat", "dog"])
     dim = clf.encode([picture()], with_views=False).shape[-1]
-    rows = kind(np.random.default_rng(0).random((5, dim)).astype(np.float32))
+    rows = dtype(np.random.default_rng(0).random((5, dim)).astype(np.float32))
     message = r"pass Features\(array\) if its rows are features"
     for images in (rows, [rows, rows], iter([rows])):
         with pytest.raises(FairTTAError, match=message):

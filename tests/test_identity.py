@@ -49,10 +49,10 @@ def test_settings_are_plain_json() -> None:
     assert describe(np.float64(0.5)) == 0.5
     assert describe({1: (True, None)}) == {"1": [True, None]}
     assert describe(torch.optim.AdamW) == "torch.optim.adamw.AdamW"
-    found = describe_adapter(FairTPT(lam=float("inf")))
-    assert found["name"] == "FairTPT"
-    assert found["settings"]["lam"] == "inf"
-    assert found["repr"].startswith("FairTPT(lam=inf")
+    described = describe_adapter(FairTPT(lam=float("inf")))
+    assert described["name"] == "FairTPT"
+    assert described["settings"]["lam"] == "inf"
+    assert described["repr"].startswith("FairTPT(lam=inf")
     assert describe_adapter(object())["name"] == "object"
     assert set(describe(function)["settings"]) == {Path(__file__).name}
 
@@ -82,17 +82,19 @@ def test_settings_are_plain_json() -> None:
         ),
     ],
 )
-def test_what_differs_has_another_fingerprint(one: Any, same: Any, other: Any) -> None:
-    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
-    assert None not in (fingerprint(one), fingerprint(other))
-    json.dumps(describe(one))
+def test_what_differs_has_another_fingerprint(
+    value: Any, equal: Any, different: Any
+) -> None:
+    assert fingerprint(value) == fingerprint(equal) != fingerprint(different)
+    assert None not in (fingerprint(value), fingerprint(different))
+    json.dumps(describe(value))
 
 
 def test_models_are_known_by_their_weights() -> None:
-    one = nn.Linear(2, 2)
+    module = nn.Linear(2, 2)
     assert (
-        fingerprint(Frozen(one))
-        == fingerprint(Frozen(one))
+        fingerprint(Frozen(module))
+        == fingerprint(Frozen(module))
         != fingerprint(nn.Linear(2, 2))
     )
 
@@ -101,9 +103,9 @@ def test_code_of_the_user_is_known_by_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fingerprint(InFile(1)), fingerprint(Frozen(1))
-    other = tmp_path / "other.py"
-    other.write_text(Path(__file__).read_text() + "\n# another\n")
-    monkeypatch.setitem(globals(), "__file__", str(other))
+    other_file = tmp_path / "other.py"
+    other_file.write_text(Path(__file__).read_text() + "\n# another\n")
+    monkeypatch.setitem(globals(), "__file__", str(other_file))
     assert fingerprint(InFile(1)) != before[0]
     assert fingerprint(Frozen(1)) != before[1]
 
@@ -126,14 +128,14 @@ def test_code_of_the_user_includes_what_it_imports_from_its_folder(
 def test_what_has_no_lasting_identity_has_no_fingerprint() -> None:
     circle = InFile(None)
     circle.share = circle
-    made: dict[str, Any] = {"__name__": "nowhere"}
-    exec("class Made: pass", made)
+    namespace: dict[str, Any] = {"__name__": "nowhere"}
+    exec("class Made: pass", namespace)
     for value in (
         lambda: 1,
         partial(lambda: 1),
         Frozen(lambda: 1),
         circle,
-        made["Made"](),
+        namespace["Made"](),
     ):
         assert fingerprint(value) is None
         json.dumps(describe(value))
@@ -151,18 +153,18 @@ def test_a_method_without_identity_is_computed_again_and_said_so() -> None:
     with pytest.warns(UserWarning, match="cannot be recognised by a later run"):
         digests = first.digests, again.digests
     assert digests[0][:2] == digests[1][:2]
-    (same, mine), (also, other) = digests[0][2], digests[1][2]
-    assert same == also
-    assert mine != other
+    (same_digest, mine), (also, other_digest) = digests[0][2], digests[1][2]
+    assert same_digest == also
+    assert mine != other_digest
 
 
 def test_features_depend_on_weights_views_and_preprocessing(tiny_model: str) -> None:
     backend = load_backend(tiny_model)
-    twin, other = copy.deepcopy(backend), copy.deepcopy(backend)
-    facts = feature_identity(backend, AugMix(6))
-    assert str(Path(tiny_model).parent) not in str(facts)
-    assert facts == feature_identity(twin, AugMix(6))
-    assert facts["dim"] == 16
+    twin, changed = copy.deepcopy(backend), copy.deepcopy(backend)
+    identity = feature_identity(backend, AugMix(6))
+    assert str(Path(tiny_model).parent) not in str(identity)
+    assert identity == feature_identity(twin, AugMix(6))
+    assert identity["dim"] == 16
     different = [
         feature_identity(backend, AugMix(7)),
         feature_identity(backend, AugMix(6, severity=2)),
@@ -170,10 +172,10 @@ def test_features_depend_on_weights_views_and_preprocessing(tiny_model: str) -> 
     with torch.no_grad():
         next(twin.model.parameters()).add_(1e-3)  # type: ignore[attr-defined]
     different.append(feature_identity(twin, AugMix(6)))
-    other.image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
-    different.append(feature_identity(other, AugMix(6)))
-    assert all(facts != other for other in different)
-    assert len({str(other) for other in different}) == 4
+    changed.image_processor.image_mean = [0.1, 0.2, 0.3]  # type: ignore[attr-defined]
+    different.append(feature_identity(changed, AugMix(6)))
+    assert all(identity != changed for changed in different)
+    assert len({str(changed) for changed in different}) == 4
 
     class Hidden:
         """A model that shows neither weights nor preprocessing."""

@@ -38,11 +38,11 @@ def test_windows_gets_a_second_chance(
 ) -> None:
     replace, tries = os.replace, []
 
-    def scanned(part: Path, place: Path) -> None:
-        tries.append(place)
+    def scanned(part: Path, folder: Path) -> None:
+        tries.append(folder)
         if len(tries) in (1, 2) or len(tries) > 3:
-            raise PermissionError(13, "Access is denied", str(part), None, str(place))
-        replace(part, place)
+            raise PermissionError(13, "Access is denied", str(part), None, str(folder))
+        replace(part, folder)
 
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setattr("os.replace", scanned)

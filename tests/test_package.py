@@ -119,12 +119,15 @@ def test_the_public_names_are_those_on_record() -> None:
     assert house.public_api() == house.API.read_text("utf-8")
     for name in house.public_modules():
         public = all_of(name)
-        assert all(hasattr(importlib.import_module(name), one) for one in public), name
+        assert all(
+            hasattr(importlib.import_module(name), name_of_member)
+            for name_of_member in public
+        ), name
 
 
 def test_nothing_but_the_command_and_the_app_needs_the_command() -> None:
-    others = [p for p in house.PACKAGE.rglob("*.py") if not {"cli", "app"} & {*p.parts}]
-    needing = [p.name for p in others if "fair_tta.lab.cli" in p.read_text("utf-8")]
+    paths = [p for p in house.PACKAGE.rglob("*.py") if not {"cli", "app"} & {*p.parts}]
+    needing = [p.name for p in paths if "fair_tta.lab.cli" in p.read_text("utf-8")]
     assert needing == ["__main__.py"]
 
 

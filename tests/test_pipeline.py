@@ -45,11 +45,11 @@ def test_zero_shot_equals_the_pipeline_that_it_replaces(plain: FairPipeline) -> 
     for classify in (plain, FairPipeline(theirs, PLACES, adapter=ZeroShot())):
         found = classify(IMAGES, candidate_labels=LABELS, hypothesis_template=SENTENCE)
         expected = theirs(IMAGES, candidate_labels=LABELS, hypothesis_template=SENTENCE)
-        for ours, other in zip(found, expected, strict=True):
+        for ours, expected_scores in zip(found, expected, strict=True):
             assert [entry["label"] for entry in ours] == [
-                entry["label"] for entry in other
+                entry["label"] for entry in expected_scores
             ]
-            scores = [entry["score"] for entry in other]
+            scores = [entry["score"] for entry in expected_scores]
             assert [entry["score"] for entry in ours] == pytest.approx(scores, abs=1e-4)
 
 
@@ -66,17 +66,17 @@ def test_a_method_answers_as_the_classifier_does() -> None:
 
 
 def test_one_a_list_and_a_stream(plain: FairPipeline, tmp_path: Path) -> None:
-    one = plain(IMAGES[0], LABELS, SENTENCE)
+    scores = plain(IMAGES[0], LABELS, SENTENCE)
     assert len(plain(IMAGES, LABELS, SENTENCE)) == 3
     stream = plain((image for image in IMAGES), LABELS, SENTENCE)
     assert isinstance(stream, Iterator)
     assert [entry["label"] for entry in next(stream)] == [
-        entry["label"] for entry in one
+        entry["label"] for entry in scores
     ]
     IMAGES[0].save(tmp_path / "bird.png")
     assert (
         plain(str(tmp_path / "bird.png"), LABELS, SENTENCE)[0]["label"]
-        == one[0]["label"]
+        == scores[0]["label"]
     )
 
 
@@ -93,8 +93,8 @@ class Pairs(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return len(IMAGES)
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        return {"image": IMAGES[place % len(IMAGES)]}
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"image": IMAGES[index % len(IMAGES)]}
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,18 @@ class Pairs(Dataset[dict[str, Any]]):
 )
 @pytest.mark.parametrize("name", ["image", "images", None])
 def test_calls_of_the_pipeline_that_it_replaces(
-    plain: FairPipeline, given: Any, options: dict[str, Any], name: str | None
+    plain: FairPipeline, images: Any, options: dict[str, Any], name: str | None
 ) -> None:
     theirs: Any = pipeline("zero-shot-image-classification", model=str(FOLDER))
 
     def call(classify: Any) -> Any:
-        named = {} if name is None else {name: given()}
+        named = {} if name is None else {name: images()}
         if (
             name == "images" and classify is theirs
         ):  # wants `image` too, and takes `images`
             named["image"] = None
         return classify(
-            *([given()] if name is None else []), candidate_labels=LABELS,
+            *([images()] if name is None else []), candidate_labels=LABELS,
             hypothesis_template=SENTENCE, **named, **options,
         )  # fmt: skip
 
@@ -129,13 +129,17 @@ def test_calls_of_the_pipeline_that_it_replaces(
     ours, expected = list(ours), list(expected)
     if isinstance(ours[0], dict):
         ours, expected = [ours], [expected]
-    for found, other in zip(ours, expected, strict=True):
-        assert [set(entry) for entry in found] == [set(entry) for entry in other]
-        assert [entry["label"] for entry in found] == [
-            entry["label"] for entry in other
+    for ours_of_image, expected_of_image in zip(ours, expected, strict=True):
+        assert [set(entry) for entry in ours_of_image] == [
+            set(entry) for entry in expected_of_image
         ]
-        scores = [entry["score"] for entry in other]
-        assert [entry["score"] for entry in found] == pytest.approx(scores, abs=1e-4)
+        assert [entry["label"] for entry in ours_of_image] == [
+            entry["label"] for entry in expected_of_image
+        ]
+        scores = [entry["score"] for entry in expected_of_image]
+        assert [entry["score"] for entry in ours_of_image] == pytest.approx(
+            scores, abs=1e-4
+        )
 
 
 def test_one_label_has_the_score_one(plain: FairPipeline) -> None:
@@ -148,8 +152,10 @@ def test_one_label_has_the_score_one(plain: FairPipeline) -> None:
 
 
 def test_the_best_few(plain: FairPipeline) -> None:
-    every = plain(IMAGES, LABELS, SENTENCE)
-    assert plain(IMAGES, LABELS, SENTENCE, top_k=1) == [scores[:1] for scores in every]
+    all_scores = plain(IMAGES, LABELS, SENTENCE)
+    assert plain(IMAGES, LABELS, SENTENCE, top_k=1) == [
+        scores[:1] for scores in all_scores
+    ]
 
 
 def test_parts_of_a_pipeline_are_there(plain: FairPipeline) -> None:
@@ -167,12 +173,12 @@ def test_transformers_makes_one_under_a_name_of_ours_if_asked_to(
     supported = set(PIPELINE_REGISTRY.get_supported_tasks())
     FairPipeline.register("fair-test")
     try:
-        made: Any = pipeline(
+        registered: Any = pipeline(
             "fair-test", model=str(FOLDER), sensitive=PLACES, adapter="zero-shot"
         )  # type: ignore[call-overload]
-        assert isinstance(made, FairPipeline)
+        assert isinstance(registered, FairPipeline)
         expected = plain(IMAGES, LABELS, SENTENCE)
-        assert made(IMAGES, LABELS, SENTENCE, num_workers=2) == expected
+        assert registered(IMAGES, LABELS, SENTENCE, num_workers=2) == expected
     finally:
         del PIPELINE_REGISTRY.supported_tasks["fair-test"]
     assert set(PIPELINE_REGISTRY.get_supported_tasks()) == supported
@@ -260,11 +266,11 @@ def test_addresses_are_fetched_only_if_asked_for(
         ImageError, match=r"is a URL: FairPipeline\(\.\.\., urls=True\) fetches it"
     ):
         plain(f"{address}/bird.png", LABELS, SENTENCE)
-    found = fetching([f"{address}/bird.png", IMAGES[0]], LABELS, SENTENCE)
-    assert found[0][0]["label"] == found[1][0]["label"]
+    scores = fetching([f"{address}/bird.png", IMAGES[0]], LABELS, SENTENCE)
+    assert scores[0][0]["label"] == scores[1][0]["label"]
     assert (
         fetching(f"{address}/Vögel.png", LABELS, SENTENCE)[0]["label"]
-        == found[0][0]["label"]
+        == scores[0][0]["label"]
     )
     with pytest.raises(ImageError, match=r"cannot fetch .*404"):
         fetching(f"{address}/none.png", LABELS, SENTENCE)
@@ -362,6 +368,8 @@ def test_what_is_wrong_is_told(plain: FairPipeline) -> None:
 
 
 def test_labels_may_be_a_set(plain: FairPipeline) -> None:
-    found: Any = plain(IMAGES[0], set(LABELS), SENTENCE)  # type: ignore[arg-type]
+    scores: Any = plain(IMAGES[0], set(LABELS), SENTENCE)  # type: ignore[arg-type]
     expected = plain(IMAGES[0], LABELS, SENTENCE)
-    assert [score["label"] for score in found] == [score["label"] for score in expected]
+    assert [score["label"] for score in scores] == [
+        score["label"] for score in expected
+    ]

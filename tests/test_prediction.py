@@ -43,38 +43,38 @@ def test_html_has_bars_and_is_escaped() -> None:
 
 
 def test_the_best_scores() -> None:
-    every = [{"score": 0.75, "label": "<cat>"}, {"score": 0.25, "label": "dog"}]
-    assert FOUND.to_dict() == FOUND.to_dict(top_k=5) == every
-    assert FOUND.to_dict(top_k=1) == every[:1]
+    scores = [{"score": 0.75, "label": "<cat>"}, {"score": 0.25, "label": "dog"}]
+    assert FOUND.to_dict() == FOUND.to_dict(top_k=5) == scores
+    assert FOUND.to_dict(top_k=1) == scores[:1]
 
 
 OTHER = replace(FOUND, label="dog", probabilities={"dog": 0.875, "<cat>": 0.125})
 
 
 def test_predictions_are_a_sequence_that_does_not_change() -> None:
-    found = Predictions([FOUND, OTHER, FOUND])
-    assert len(found) == 3
-    assert list(found) == [FOUND, OTHER, FOUND] == found
-    assert found[1] is found[-2] is OTHER
-    assert isinstance(found[1:], Predictions)
-    assert found[1:] == found[-2:] == [OTHER, FOUND] != found
-    assert OTHER in found
-    assert found.index(OTHER) == 1
-    assert found == pickle.loads(pickle.dumps(found))
-    assert found != "text"
-    changing: Any = found
+    predictions = Predictions([FOUND, OTHER, FOUND])
+    assert len(predictions) == 3
+    assert list(predictions) == [FOUND, OTHER, FOUND] == predictions
+    assert predictions[1] is predictions[-2] is OTHER
+    assert isinstance(predictions[1:], Predictions)
+    assert predictions[1:] == predictions[-2:] == [OTHER, FOUND] != predictions
+    assert OTHER in predictions
+    assert predictions.index(OTHER) == 1
+    assert predictions == pickle.loads(pickle.dumps(predictions))
+    assert predictions != "text"
+    changing: Any = predictions
     with pytest.raises(TypeError, match="does not support item assignment"):
         changing[0] = OTHER
     with pytest.raises(AttributeError):
         changing.labels = []
-    assert repr(found[:1]) == f"Predictions([{FOUND!r}])"
+    assert repr(predictions[:1]) == f"Predictions([{FOUND!r}])"
     assert repr(Predictions([FOUND] * 20)).endswith("... 15 more])")
 
 
 def test_labels_and_probabilities_are_in_the_order_of_targets() -> None:
-    found = Predictions([FOUND, OTHER])
-    assert found.labels == ["<cat>", "dog"]
-    assert found.probabilities.tolist() == [[0.75, 0.25], [0.125, 0.875]]
+    predictions = Predictions([FOUND, OTHER])
+    assert predictions.labels == ["<cat>", "dog"]
+    assert predictions.probabilities.tolist() == [[0.75, 0.25], [0.125, 0.875]]
     named = Predictions([FOUND, OTHER], ["dog", "<cat>"])
     assert named[1:].probabilities.tolist() == [[0.875, 0.125]]
     assert Predictions([], ["dog", "<cat>"]).probabilities.shape == (0, 2)
@@ -83,11 +83,11 @@ def test_labels_and_probabilities_are_in_the_order_of_targets() -> None:
 
 def test_an_image_that_could_not_be_read_keeps_its_place() -> None:
     rows: Any = [None, FOUND]
-    found = Predictions(rows)
-    assert found.labels == [None, "<cat>"]
-    assert np.isnan(found.probabilities[0]).all()
-    assert found.probabilities[1].tolist() == [0.75, 0.25]
+    predictions = Predictions(rows)
+    assert predictions.labels == [None, "<cat>"]
+    assert np.isnan(predictions.probabilities[0]).all()
+    assert predictions.probabilities[1].tolist() == [0.75, 0.25]
     pytest.importorskip("pandas")
-    frame = found.to_dataframe()
+    frame = predictions.to_dataframe()
     assert frame["label"].isna().tolist() == [True, False]
     assert frame["probabilities: dog"][1] == 0.25

@@ -29,8 +29,8 @@ SOURCES = sorted((ROOT / "src").rglob("*.py")) + sorted((ROOT / "src").rglob("*.
 )
 def test_retired_words_are_not_used(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
-    found = [line for line in lines if RETIRED.search(ALLOWED.sub("", line))]
-    assert found == []
+    offending = [line for line in lines if RETIRED.search(ALLOWED.sub("", line))]
+    assert offending == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)

@@ -45,10 +45,12 @@ def test_the_fair_one_shows_less_where_many_groups_may_be() -> None:
 
 
 def test_a_figure_without_extremes_has_one_oracle() -> None:
-    some = design(
+    small_design = design(
         np.full((2, 2), 100), [[0.9, 0.6], [0.6, 0.9]], 0.02, [[0.02, 0.15]] * 2
     )
-    assert some.fair_oracle(definitions.ACCURACY) == some.oracle(definitions.ACCURACY)
+    assert small_design.fair_oracle(definitions.ACCURACY) == small_design.oracle(
+        definitions.ACCURACY
+    )
 
 
 def test_the_upper_end_of_a_mean_is_over_every_combination() -> None:
@@ -56,9 +58,9 @@ def test_the_upper_end_of_a_mean_is_over_every_combination() -> None:
     classes = [
         random.normal(random.normal(0, 1, (3, 1)), 0.3, (3, 50)) for _ in range(2)
     ]
-    every = np.array([(a + b) / 2 for a in classes[0] for b in classes[1]])
-    ends = every + norm.ppf(0.975) * every.std(1, ddof=1, keepdims=True)
-    assert upper_ends(classes) == pytest.approx(ends.max(0), abs=1e-9)
+    means = np.array([(a + b) / 2 for a in classes[0] for b in classes[1]])
+    bounds = means + norm.ppf(0.975) * means.std(1, ddof=1, keepdims=True)
+    assert upper_ends(classes) == pytest.approx(bounds.max(0), abs=1e-9)
 
 
 def test_five_images_never_show_a_group_named_before_looking() -> None:

@@ -29,7 +29,7 @@ def module() -> Any:
 
 
 def call(
-    module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str
+    module: Any, monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str
 ) -> dict[str, Any]:
     out = folder / "effect.json"
     sizes = [
@@ -42,13 +42,23 @@ def call(
         "--reference",
         "40",
     ]
-    given = ["effect.py", *sizes, "--tasks", "birds", "badges", "--adapters", *METHODS]
+    common = [
+        "effect.py",
+        *sizes,
+        "--tasks",
+        "birds",
+        "badges",
+        "--adapters",
+        *METHODS,
+    ]
     monkeypatch.setattr(
-        sys, "argv", [*given, "--out", str(out), "--bank", str(folder / "bank"), *more]
+        sys,
+        "argv",
+        [*common, "--out", str(out), "--bank", str(folder / "bank"), *arguments],
     )
     module("effect").main()
-    found: dict[str, Any] = json.loads(out.read_text())
-    return found
+    results: dict[str, Any] = json.loads(out.read_text())
+    return results
 
 
 @pytest.mark.slow
@@ -56,11 +66,11 @@ def test_runs_from_end_to_end_and_goes_on(
     module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     parts = ("methods", "placebos", "reference", "skew", "tradeoff")
-    found = call(module, monkeypatch, tmp_path, "--part", *parts)["parts"]
-    assert list(found["methods"]) == [
+    parts_found = call(module, monkeypatch, tmp_path, "--part", *parts)["parts"]
+    assert list(parts_found["methods"]) == [
         f"{q}/{m}" for q in ("birds", "badges") for m in METHODS
     ]
-    for name, entry in found["methods"].items():
+    for name, entry in parts_found["methods"].items():
         assert entry["n"] == (18 if name.endswith("/zero") else 48), (
             "view 0 alone, or all views"
         )
@@ -70,21 +80,21 @@ def test_runs_from_end_to_end_and_goes_on(
             assert figure["after"] - figure["before"] == pytest.approx(
                 figure["change"], abs=0.02
             )
-    assert found["methods"]["birds/zero-shot"]["changed"] == 0
+    assert parts_found["methods"]["birds/zero-shot"]["changed"] == 0
     kinds = {"right", "wrong attribute", "random flips", "stranger"}
-    assert all(set(entry) == kinds for entry in found["placebos"].values())
-    assert list(found["reference"]) == [
+    assert all(set(entry) == kinds for entry in parts_found["placebos"].values())
+    assert list(parts_found["reference"]) == [
         f"{q}/logit-balance/30" for q in ("birds", "badges")
     ]
-    assert len(found["skew"]) == 6
-    (points,) = found["tradeoff"].values()
+    assert len(parts_found["skew"]) == 6
+    (points,) = parts_found["tradeoff"].values()
     assert points["0/1"]["changed"] == 0
 
     def stop(*_: object) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(module("effect_parts"), "answers", stop)
-    assert call(module, monkeypatch, tmp_path, "--part", *parts)["parts"] == found
+    assert call(module, monkeypatch, tmp_path, "--part", *parts)["parts"] == parts_found
     with pytest.raises(SystemExit, match="has other numbers of pictures: use --again"):
         call(module, monkeypatch, tmp_path, "--part", "methods", "--pictures", "36")
 

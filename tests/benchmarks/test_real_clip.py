@@ -41,16 +41,16 @@ def write_answers(folder: Path, module: Any, images: int = 240) -> None:
          "gender": ("Male", "Female")[i % 2], "race": RACES[i // 2 % len(RACES)]}
         for i in range(images)
     ]  # fmt: skip
-    for one in module("fairface_answers").ANSWERS:
-        names = ("Male", "Female") if one.question == "gender" else RACES
-        with (folder / one.file).open("w", newline="") as file:
-            writer = csv.DictWriter(file, [*rows[0], f"{one.question}_preds"])
+    for answer_file in module("fairface_answers").ANSWERS:
+        names = ("Male", "Female") if answer_file.question == "gender" else RACES
+        with (folder / answer_file.file).open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*rows[0], f"{answer_file.question}_preds"])
             writer.writeheader()
             for i, row in enumerate(rows):
                 wrong = i % 5 == 0 or (row["gender"], row["race"]) == ("Male", "Black")
-                truth = row[one.question]
-                given = names[names.index(truth) - 1] if wrong else truth
-                writer.writerow({**row, f"{one.question}_preds": given})
+                truth = row[answer_file.question]
+                answer = names[names.index(truth) - 1] if wrong else truth
+                writer.writerow({**row, f"{answer_file.question}_preds": answer})
 
 
 def test_answers_on_fairface_are_audited_by_race_age_and_gender(
@@ -140,9 +140,10 @@ def write_celeba(folder: Path, module: Any, images: int = 60) -> None:
     labels[labels[:, -1] == 0, -2] = 1
     features = generator.normal(size=(images, 32)) * 0.2
     for i, row in enumerate(labels):
-        there, absent = tasks["Eyeglasses"]
+        eyeglasses, absent = tasks["Eyeglasses"]
         features[i] += (
-            texts[there if row[0] else absent] + texts["Man" if row[-1] else "Woman"]
+            texts[eyeglasses if row[0] else absent]
+            + texts["Man" if row[-1] else "Woman"]
         )
     np.savez(
         folder / "celeba1000_openai_vitb32.npz",
@@ -188,19 +189,20 @@ def test_no_image_is_answered_by_a_fit_that_has_seen_it(
 ) -> None:
     write_celeba(tmp_path, module)
     question = next(module("real_clip").celeba_questions(tmp_path))
-    seen: list[np.ndarray[Any, Any]] = []
+    predicted_rows: list[np.ndarray[Any, Any]] = []
     fit = FairTPTClassifier.fit
 
-    def watched(self: Any, images: Any, *more: Any, **named: Any) -> Any:
-        seen.append(np.asarray(images.array))
-        return fit(self, images, *more, **named)
+    def watched(self: Any, images: Any, *arguments: Any, **named: Any) -> Any:
+        predicted_rows.append(np.asarray(images.array))
+        return fit(self, images, *arguments, **named)
 
     monkeypatch.setattr(FairTPTClassifier, "fit", watched)
     answers = module("real_clip").answers_of(question, "logit-balance")
-    assert len(seen) == 5
+    assert len(predicted_rows) == 5
     assert all(answer in question.classifier.targets for answer in answers)
     counts = [
-        sum((rows == one).all(1).any() for rows in seen) for one in question.features
+        sum((rows == row).all(1).any() for rows in predicted_rows)
+        for row in question.features
     ]
     assert counts == [4] * len(question.features), "of five fits one answers"
 
@@ -255,8 +257,16 @@ def test_the_layout_of_sem_is_read(
     sem: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = ("--sem", sem, "--model", "miniature", "--backbones", "ViT-B-16", "RN101")
-    call(monkeypatch, module("real_clip"), *given)
+    arguments = (
+        "--sem",
+        sem,
+        "--model",
+        "miniature",
+        "--backbones",
+        "ViT-B-16",
+        "RN101",
+    )
+    call(monkeypatch, module("real_clip"), *arguments)
     printed = capsys.readouterr().out
     birds = printed.partition("## Waterbirds bird type x background, ViT-B-16")[
         2
@@ -285,6 +295,6 @@ def test_features_that_do_not_match_the_rows_are_refused(
     np.save(
         folder / "FairFace" / "CLIP_RN50_embeddings.npy", np.ones((3, 8), np.float16)
     )
-    given = ("--sem", folder, "--model", "miniature", "--backbones", "RN50")
+    arguments = ("--sem", folder, "--model", "miniature", "--backbones", "RN50")
     with pytest.raises(SystemExit, match="3 rows, but metadata"):
-        call(monkeypatch, module("real_clip"), *given)
+        call(monkeypatch, module("real_clip"), *arguments)

@@ -30,15 +30,15 @@ def test_plain_code_and_zero_shot_give_the_same_answers() -> None:
     make.__globals__["make_model"] = lambda _size: families.seeded(families.clip)
     images = serving["Images"]().take(8)
     assert len(set(images)) == 8
-    found: dict[str, list[Any]] = {"plain": [], "zero-shot": []}
-    for name, answers in found.items():
+    times: dict[str, list[Any]] = {"plain": [], "zero-shot": []}
+    for name, answers in times.items():
         predict = make(name, "tiny")
 
         def keep(data: bytes, predict: Any = predict, answers: Any = answers) -> None:
             answers.append((data, predict(data)))
 
         assert serving["in_threads"](keep, images, 4) > 0
-    plain, ours = (dict(answers) for answers in found.values())
+    plain, ours = (dict(answers) for answers in times.values())
     assert plain.keys() == ours.keys() == set(images)
     for image, expected in plain.items():
         assert ours[image] == pytest.approx(expected, abs=1e-5)
@@ -58,8 +58,10 @@ def test_the_server_of_the_page_answers_a_batch() -> None:
         {"image": base64.b64encode(b"no").decode()},
     ]
     with pytest.warns(UserWarning, match="image 1: cannot read"):
-        found = api.predict([api.decode_request(request) for request in requests])
-    answers = [api.encode_response(each) for each in found]
+        answers_of_batch = api.predict(
+            [api.decode_request(request) for request in requests]
+        )
+    answers = [api.encode_response(answer) for answer in answers_of_batch]
     assert {score["label"] for score in answers[0]["scores"]} == set(BIRDS.targets)
     assert answers[1] == {"error": "not an image"}
 
@@ -73,8 +75,10 @@ def test_a_request_that_cannot_be_decoded_does_not_fail_the_batch(
     api.setup("cpu")
     requests = [encoded(BIRDS.draw(1)[0].image), request_]
     with pytest.warns(UserWarning, match="image 1: cannot read|image 1: "):
-        found = api.predict([api.decode_request(request) for request in requests])
-    assert [each is None for each in found] == [False, True]
+        answers_of_batch = api.predict(
+            [api.decode_request(request) for request in requests]
+        )
+    assert [answer is None for answer in answers_of_batch] == [False, True]
 
 
 @pytest.mark.slow

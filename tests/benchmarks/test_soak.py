@@ -35,7 +35,7 @@ def points(memory: list[float], blocks: float = 0.0) -> list[dict[str, float]]:
 
 
 def run(curve: list[dict[str, float]], soak: Any, **end: int) -> dict[str, Any]:
-    same = {
+    unchanged = {
         "threads": 5,
         "python_threads": 1,
         "files": 6,
@@ -44,9 +44,9 @@ def run(curve: list[dict[str, float]], soak: Any, **end: int) -> dict[str, Any]:
     }
     return {
         "growth": soak.growth(curve),
-        "start": same,
-        "warm": same,
-        "end": same | end,
+        "start": unchanged,
+        "warm": unchanged,
+        "end": unchanged | end,
     }
 
 
@@ -78,19 +78,19 @@ def test_a_few_predictions(
     sizes += ["--classifiers", classifiers]
     monkeypatch.setattr(sys, "argv", ["soak.py", *sizes])
     soak.main()  # what memory does in so few is not its business
-    found = json.loads(out.read_text())
-    assert found["predictions"] >= 500
-    assert found["refused"] > 0
-    counted = [point["predictions"] for point in found["curve"]]
+    summary = json.loads(out.read_text())
+    assert summary["predictions"] >= 500
+    assert summary["refused"] > 0
+    counted = [point["predictions"] for point in summary["curve"]]
     assert counted == sorted(set(counted))
     for name in ("hooks", "attributes", "trained", "gradients", "weights"):
-        assert found["start"][name] == found["end"][name]
+        assert summary["start"][name] == summary["end"][name]
     assert "predictions on" in capsys.readouterr().out
     assert "predictions in one process" in (tmp_path / "soak.svg").read_text()
 
 
 def test_the_page_quotes_the_last_run(soak: Any) -> None:
-    found = json.loads((ROOT / "docs" / "soak.json").read_text())
-    assert soak.summary(found) in (ROOT / "docs" / "reliability.md").read_text()
-    assert soak.verdict(found) == 0
-    assert found["predictions"] >= 100_000
+    summary = json.loads((ROOT / "docs" / "soak.json").read_text())
+    assert soak.summary(summary) in (ROOT / "docs" / "reliability.md").read_text()
+    assert soak.verdict(summary) == 0
+    assert summary["predictions"] >= 100_000

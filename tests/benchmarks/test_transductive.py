@@ -29,7 +29,7 @@ def drawn(seed: int, n: int = 40, dim: int = 6) -> tuple[Any, Any]:
 def literally(images: Any, first: Any, weight: float) -> Any:
     """The formulas of the docstring, a number at a time."""
     n, dim = images.shape
-    near = [
+    neighbours = [
         sorted(
             (j for j in range(n) if j != i), key=lambda j: -float(images[i] @ images[j])
         )[:3]
@@ -38,7 +38,7 @@ def literally(images: Any, first: Any, weight: float) -> Any:
     z = [list(map(float, line)) for line in first]
     classes = range(first.shape[1])
     top = [sorted(range(n), key=lambda i: -z[i][k])[:8] for k in classes]
-    mu = [np.mean([images[i] for i in some], 0) for some in top]
+    mu = [np.mean([images[i] for i in indices], 0) for indices in top]
     var = [1 / dim] * dim
     for _ in range(10):
         for _ in range(5):
@@ -49,7 +49,9 @@ def literally(images: Any, first: Any, weight: float) -> Any:
                     density = sum(
                         (images[i][d] - mu[k][d]) ** 2 / var[d] for d in range(dim)
                     )
-                    pull = sum(float(images[i] @ images[j]) * z[j][k] for j in near[i])
+                    pull = sum(
+                        float(images[i] @ images[j]) * z[j][k] for j in neighbours[i]
+                    )
                     odds.append(first[i][k] * np.exp(-weight * density / 2 + pull))
                 new.append([o / sum(odds) for o in odds])
             z = new
@@ -73,8 +75,8 @@ def literally(images: Any, first: Any, weight: float) -> Any:
 def test_the_formulas(script: Any, weight: float) -> None:
     images = script.unit(drawn(0, 20, 4)[0])
     first = script.softmax(3 * images @ script.unit(drawn(1, 3, 4)[0]).T)
-    found = script.transclip(images, first, weight)
-    np.testing.assert_allclose(found, literally(images, first, weight), atol=1e-8)
+    actual = script.transclip(images, first, weight)
+    np.testing.assert_allclose(actual, literally(images, first, weight), atol=1e-8)
 
 
 def test_without_the_mixture_and_neighbours_that_agree_it_stays_zero_shot(
@@ -94,8 +96,8 @@ def test_it_follows_what_sets_a_batch_apart(script: Any) -> None:
     logits = 1.0 * (2 * truth - 1) + 0.5 * (2 * values - 1)
     first = script.softmax(np.stack([-logits, logits], 1))
     assert (first.argmax(1) == truth).all()
-    found = script.transclip(script.unit(images), first, 1.0).argmax(1)
-    assert script.phi(found, values) > 0.9
+    actual = script.transclip(script.unit(images), first, 1.0).argmax(1)
+    assert script.phi(actual, values) > 0.9
 
 
 def test_phi(script: Any) -> None:
@@ -130,7 +132,8 @@ def test_small_files_of_the_same_layout(
     )
     tables = {"lvis": ["spectacles"], "o365": [*script.CIFAR], "oid": names}
     vectors = {
-        kind: generator.normal(size=(len(of), 16)) for kind, of in tables.items()
+        split: generator.normal(size=(len(table), 16))
+        for split, table in tables.items()
     }
     keys = {f"{kind}_names": np.array(of) for kind, of in tables.items()}
     arrays: dict[str, Any] = {**vectors, **keys}

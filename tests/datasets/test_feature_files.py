@@ -27,7 +27,10 @@ FIXED_SIZE = pa.list_(pa.float32(), 3)
 
 
 def write(
-    path: Path, vectors: npt.NDArray[Any], names: list[str] | None, column: str = "ids"
+    path: Path,
+    vectors: npt.NDArray[Any],
+    names: list[str] | None,
+    column: str = "ids",
 ) -> Path:
     """Write features in the layouts of the documentation."""
     named: dict[str, Any] = {} if names is None else {column: names}
@@ -39,7 +42,8 @@ def write(
         metadata = {name: json.dumps(texts) for name, texts in named.items()}
         save_file({"features": torch.tensor(vectors)}, path, metadata)
     else:
-        pq.write_table(pa.table({**named, "vector": pa.array(list(vectors))}), path)
+        table = pa.table({**named, "vector": pa.array(list(vectors))})
+        pq.write_table(table, path)
     return path
 
 
@@ -59,7 +63,8 @@ def test_every_format_gives_back_what_was_written(
 ) -> None:
     text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
     n = len(vectors)
-    ids = data.draw(st.none() | st.lists(text, min_size=n, max_size=n, unique=True))
+    unique_texts = st.lists(text, min_size=n, max_size=n, unique=True)
+    ids = data.draw(st.none() | unique_texts)
     folder = tmp_path_factory.mktemp("features")
     for ending in "npy", "npz", "safetensors", "parquet":
         stored = read_features(write(folder / f"f.{ending}", vectors, ids))
@@ -68,9 +73,10 @@ def test_every_format_gives_back_what_was_written(
             assert stored.ids is None
             continue
         assert stored.ids == ids
-        for name, vector in zip(ids or (), vectors, strict=ids is not None):
+        for name in ids or ():
             source: Any = stored.source(name).source
-            np.testing.assert_array_equal(np.asarray(source.values), vector)
+            expected = vectors[stored.row_of_id[name]]
+            np.testing.assert_array_equal(np.asarray(source.values), expected)
 
 
 def test_arrays_of_numpy_are_memory_mapped(tmp_path: Path) -> None:
@@ -148,13 +154,14 @@ def test_a_null_vector_is_a_missing_feature(
     list_type: Any, row_group_size: int, tmp_path: Path
 ) -> None:
     """The vectors after it once got the ids of others."""
-    rows = [[1, 2, 3], None, [4, 5, 6], [7, 8, 9], None, [1, 1, 2]]
-    table = pa.table({"id": list("abcdef"), "vector": pa.array(rows, list_type)})
+    first, second, third, fourth = VECTORS.tolist()
+    rows = pa.array([first, None, second, third, None, fourth], list_type)
+    table = pa.table({"id": list("abcdef"), "vector": rows})
     pq.write_table(table, tmp_path / "f.parquet", row_group_size=row_group_size)
     stored = read_features(tmp_path / "f.parquet")
     assert stored.ids == ["a", "c", "d", "f"]
     assert stored.missing == ["b", "e"]
-    np.testing.assert_array_equal(stored.features.array, [row for row in rows if row])
+    np.testing.assert_array_equal(stored.features.array, VECTORS)
 
 
 @pytest.mark.parametrize(

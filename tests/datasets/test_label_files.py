@@ -23,6 +23,8 @@ from fair_tta.datasets import read_folder
 from fair_tta.errors import DatasetError
 
 DICTIONARY = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+Writer = Callable[[Path, list[list[Any]]], None]
+
 HEADER = ["path", "animal", "place", "age", "is_wild"]
 ROWS: list[list[Any]] = [
     ["0.png", "cat", "Zürich, CH", 3, True],
@@ -59,13 +61,6 @@ def write_json_lines(path: Path, rows: list[list[Any]]) -> None:
     path.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
 
 
-WRITERS = {
-    "labels.xlsx": write_excel,
-    "labels.parquet": write_parquet,
-    "labels.jsonl": write_json_lines,
-}
-
-
 def rows_of(file: Path, columns: list[str]) -> list[tuple[str, ...]]:
     """Return some cells of each row."""
     cells = []
@@ -81,11 +76,11 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return process_time() - start
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_formats(name: str, tmp_path: Path) -> None:
-    images, _ = fixtures.folder(tmp_path)
-    file = tmp_path / name
-    WRITERS[name](file, [HEADER, *ROWS])
+@pytest.mark.parametrize("write", [write_excel, write_parquet, write_json_lines])
+def test_formats(write: Writer, tmp_path: Path) -> None:
+    """The content decides, not the name."""
+    images, file = fixtures.folder(tmp_path)
+    write(file, [HEADER, *ROWS])
     assert LabelTable(file, ["animal", "place"]).header == HEADER
     assert rows_of(file, HEADER) == [
         ("0.png", "cat", "Zürich, CH", "3", "true"),
@@ -95,13 +90,8 @@ def test_formats(name: str, tmp_path: Path) -> None:
     dataset = read_folder(
         images, file, target_column="animal", sensitive_columns="place"
     )
-    assert [[r.key, *r.group] for r in dataset] == [row[:3] for row in ROWS]
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_the_content_decides_not_the_name(name: str, tmp_path: Path) -> None:
-    WRITERS[name](tmp_path / "labels.csv", [HEADER, *ROWS])
-    assert LabelTable(tmp_path / "labels.csv", []).header == HEADER
+    records = [[record.key, *record.group] for record in dataset]
+    assert records == [row[:3] for row in ROWS]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such device")
@@ -119,25 +109,21 @@ def test_without_the_extra_the_error_names_it(
         LabelTable(tmp_path / "labels.xlsx", [])
 
 
-@pytest.mark.parametrize("name", ["labels.csv", *WRITERS])
 def test_tables_with_too_many_columns(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name == "labels.csv":
-        (tmp_path / name).write_text("a,b,c,d,e\n1,2,3,4,5\n")
-    else:
-        WRITERS[name](tmp_path / name, [HEADER, *ROWS])
+    write_excel(tmp_path / "labels.xlsx", [HEADER])
     monkeypatch.setattr("fair_tta.datasets._label_files._MAX_COLUMNS", 4)
     with pytest.raises(DatasetError, match="has 5 columns, more than 4"):
-        LabelTable(tmp_path / name, [])
+        LabelTable(tmp_path / "labels.xlsx", [])
 
 
 def test_tables_with_too_many_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By rows and columns, before rows become objects."""
-    for name in ("labels.xlsx", "labels.parquet"):
-        WRITERS[name](tmp_path / name, [HEADER, *ROWS])
+    """Rows are not read to find out."""
+    write_excel(tmp_path / "labels.xlsx", [HEADER, *ROWS])
+    write_parquet(tmp_path / "labels.parquet", [HEADER, *ROWS])
     monkeypatch.setattr("fair_tta.datasets._label_files._MAX_CELLS", 14)
     with pytest.raises(DatasetError, match="more than 14 cells"):
         rows_of(tmp_path / "labels.xlsx", HEADER)
@@ -247,13 +233,11 @@ def test_a_million_rows_of_parquet(tmp_path: Path) -> None:
 
 def test_names_of_parquet_columns_are_stripped(tmp_path: Path) -> None:
     file = tmp_path / "labels.parquet"
-    write_parquet(file, [["path", " animal", "place "], ["0.png", "cat", "in"]])
+    header = ["path", " animal", "place "]
+    write_parquet(file, [header, ["0.png", "cat", "in"]])
     table = LabelTable(file, ["animal", "place"])
     assert table.header == ["path", "animal", "place"]
     assert rows_of(file, ["place", "animal"]) == [("in", "cat")]
-    write_parquet(file, [["path", " animal", "animal"], ["0.png", "cat", "in"]])
-    with pytest.raises(DatasetError, match=r"more than one column called \['animal'\]"):
-        LabelTable(file, ["animal"])
 
 
 @pytest.mark.parametrize(
@@ -276,5 +260,7 @@ def test_types_of_parquet_columns(
     """In several row groups, each with its own dictionary."""
     column = pyarrow.array(values, array_type)
     file = tmp_path / "labels.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"a": column}), file, row_group_size=2)
-    assert [cell for (cell,) in rows_of(file, ["a"])] == texts.split(",")
+    table = pyarrow.table({"a": column})
+    pyarrow.parquet.write_table(table, file, row_group_size=2)
+    cells = rows_of(file, ["a"])
+    assert cells == [(text,) for text in texts.split(",")]

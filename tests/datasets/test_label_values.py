@@ -14,7 +14,7 @@ from internals import Labels, LabelValues, parse_renames, rename_option, rename_
 
 from fair_tta.errors import DatasetError
 
-TEXT = st.text(st.characters(codec="utf-8"), min_size=1).map(str.strip).filter(bool)
+TEXT = st.text(st.characters(codec="utf-8")).map(str.strip).filter(bool)
 
 
 def values_of(folder: Path, cells: list[str], **options: Any) -> LabelValues:
@@ -75,23 +75,26 @@ def test_a_value_that_reads_like_a_name(
     assert allowed == {"shape": set(names), "place": {"in"}}
 
 
+def values_in(column: str, *values: str) -> LabelValues:
+    """Return a table with one column, without its rows."""
+    labels = Labels(Path(), Path("labels.csv"), column, ())
+    counts = {column: dict.fromkeys(values, 1)}
+    return LabelValues(labels, counts, len(values), [], [])
+
+
 @given(st.lists(TEXT, min_size=3, max_size=3, unique=True))
 def test_printed_options_are_understood(names: list[str]) -> None:
     column, value, label = names
-    labels = Labels(Path(), Path("labels.csv"), column, ())
-    values = LabelValues(labels, {column: {value: 1, label: 1}}, 2, [], [])
     option, text = shlex.split(rename_option(column, value, label))
     assert option == "--rename"
+    values = values_in(column, value, label)
     (renamed,) = rename_values([values], parse_renames([text]))
     assert renamed.labels.rename == {column: {value: label}}
 
 
-def test_a_rename_applies_where_its_column_and_value_are(tmp_path: Path) -> None:
-    """Other tables keep their labels."""
-    labels = Labels(Path(), Path("labels.csv"), "shape", ())
-    first = LabelValues(labels, {"shape": {"circle": 1}}, 1, [], [])
-    other_labels = Labels(Path(), Path("answers.csv"), "answer", ())
-    second = LabelValues(other_labels, {"answer": {"Circle": 1}}, 1, [], [])
+def test_renames_apply_where_their_column_is() -> None:
+    tables = [values_in("shape", "circle"), values_in("answer", "Circle")]
     rename = {"answer": {"Circle": "circle"}}
-    renamed = rename_values([first, second], rename)
-    assert [table.labels.rename for table in renamed] == [{}, rename]
+    truth, answers = rename_values(tables, rename)
+    assert truth.labels.rename == {}
+    assert answers.labels.rename == rename

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -47,22 +47,25 @@ def test_a_dataset_is_summarised(tmp_path: Path) -> None:
     )
 
 
-def damage(root: Path, cells: Sequence[tuple[int, int, str]]) -> None:
-    """Write numbers as floats, and some cells by row and column."""
+def damage(root: Path, cells: Mapping[tuple[int, int], str]) -> None:
+    """Write numbers as floats, and some cells by their row and column."""
     labels = root / "metadata.csv"
-    rows = [line.split(",") for line in labels.read_text().splitlines()]
-    for row in rows[1:]:
-        row[2:5] = [f"{value.removesuffix('.0')}.0" for value in row[2:5]]
-    for row_index, column, text in cells:
+    rows: list[list[str]] = []
+    for line in labels.read_text().splitlines():
+        row = line.split(",")
+        if rows:  # below the header
+            row[2:5] = [f"{value.removesuffix('.0')}.0" for value in row[2:5]]
+        rows.append(row)
+    for (row_index, column), text in cells.items():
         rows[row_index][column] = text
     fixtures.write_csv(labels, rows)
 
 
 def test_floats_and_odd_values(tmp_path: Path) -> None:
     expected = read_waterbirds(fixtures.waterbirds(tmp_path), BIRDS).records
-    damage(tmp_path, [])
+    damage(tmp_path, {})
     assert read_waterbirds(tmp_path, BIRDS).records == expected
-    damage(tmp_path, [(9, 2, "2"), (10, 4, ""), (11, 1, "")])
+    damage(tmp_path, {(9, 2): "2", (10, 4): "", (11, 1): ""})
     dataset = read_waterbirds(tmp_path, BIRDS)
     assert dataset.records == expected[3:]
     assert dataset.problems.counts[ProblemKind.UNKNOWN_VALUE] == 1
@@ -71,7 +74,7 @@ def test_floats_and_odd_values(tmp_path: Path) -> None:
 
 def test_unknown_splits_are_problems(tmp_path: Path) -> None:
     expected = read_waterbirds(fixtures.waterbirds(tmp_path), BIRDS).records
-    damage(tmp_path, [(9, 3, "test"), (10, 3, "")])
+    damage(tmp_path, {(9, 3): "test", (10, 3): ""})
     dataset = read_waterbirds(tmp_path, BIRDS)
     assert dataset.records == expected[2:]
     examples = dataset.problems.examples

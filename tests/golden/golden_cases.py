@@ -147,20 +147,20 @@ class World:
             warnings.simplefilter("ignore", SmallReferenceWarning)
             return fit_on(method, self.classifier, self.reference, *labels)
 
-    def predict(self, name: str, places: Sequence[int]) -> list[Prediction]:
+    def predict(self, name: str, indices: Sequence[int]) -> list[Prediction]:
         """Of the method of this name, which is fitted first if it has to be."""
-        return self.predict_with(self.fitted(METHODS[name]), places)
+        return self.predict_with(self.fitted(METHODS[name]), indices)
 
-    def predict_with(self, method: Any, places: Sequence[int]) -> list[Prediction]:
+    def predict_with(self, method: Any, indices: Sequence[int]) -> list[Prediction]:
         """Of a method that is ready."""
         if isinstance(method, TIE):
-            known = [method.knowing(*self.values[i]) for i in places]
-            classifiers = [self.classifier.with_adapter(one) for one in known]
-            pairs = zip(classifiers, places, strict=True)
+            known = [method.knowing(*self.values[i]) for i in indices]
+            classifiers = [self.classifier.with_adapter(adapter) for adapter in known]
+            pairs = zip(classifiers, indices, strict=True)
             return [one.predict(self.images[i]) for one, i in pairs]
         return [
             *self.classifier.with_adapter(method).predict(
-                [self.images[i] for i in places]
+                [self.images[i] for i in indices]
             )
         ]
 
@@ -172,14 +172,14 @@ def _miniature(name: str) -> World:
         FairTPTClassifier(
             "miniature", task.targets, task.sensitive, task.template, views=AugMix(8)
         ),
-        [one.image for one in reference],
+        [drawn.image for drawn in reference],
         {a: [one.sensitive[a] for one in reference] for a in task.sensitive},
         [one.image for one in drawn],
         [tuple(one.sensitive.values()) for one in drawn],
     )
 
 
-def _family(model: Any, attributes: Sequence[str], **more: Any) -> World:
+def _family(model: Any, attributes: Sequence[str], **options: Any) -> World:
     values = {"sex": ["male", "female"], "age": ["young", "old", "small"]}
     sensitive = {attribute: values[attribute] for attribute in attributes}
     targets = ["cat", "black dog", "water bird"]
@@ -189,7 +189,9 @@ def _family(model: Any, attributes: Sequence[str], **more: Any) -> World:
         a: [names[i % len(names)] for i in range(40)] for a, names in sensitive.items()
     }
     return World(
-        FairTPTClassifier(model, targets, sensitive, template, views=AugMix(8), **more),
+        FairTPTClassifier(
+            model, targets, sensitive, template, views=AugMix(8), **options
+        ),
         images[24:],
         in_turn,
         images[:24],
@@ -267,12 +269,15 @@ def world(name: str) -> World:
 def plain(prediction: Prediction) -> list[Any]:
     """Label, probabilities, and those of each attribute."""
     numbers = (prediction.probabilities, *prediction.sensitive.values())
-    return [prediction.label, *([round(p, 8) for p in of.values()] for of in numbers)]
+    return [
+        prediction.label,
+        *([round(p, 8) for p in part.values()] for part in numbers),
+    ]
 
 
-def clustering_objective(of: World, method: Any) -> float:
+def clustering_objective(world: World, method: Any) -> float:
     """The sum of squared distances to the nearest of the centres that a UMFC has found."""
-    features = of.classifier.encode(of.reference, with_views=False)[:, 0].double()
+    features = world.classifier.encode(world.reference, with_views=False)[:, 0].double()
     centres = method.reference.tensors["centres"].double()
     return float(torch.cdist(features, centres).square().amin(1).sum())
 

@@ -62,23 +62,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.parent.name: path for path in paths}
 
 
-def differences(golden: Any, figures: Any, where: str = "") -> Iterator[str]:
+def differences(golden: Any, figures: Any, location: str = "") -> Iterator[str]:
     """Yield where figures are not the same; keys that golden files lack are not compared."""
     if isinstance(golden, dict) and isinstance(figures, dict):
         for key in golden.keys() - PROSE - OF_THE_DAY:
-            yield from differences(golden[key], figures.get(key), f"{where}.{key}")
+            yield from differences(golden[key], figures.get(key), f"{location}.{key}")
     elif (
         isinstance(golden, list)
         and isinstance(figures, list)
         and len(golden) == len(figures)
     ):
         for i, (expected, figure) in enumerate(zip(golden, figures, strict=True)):
-            yield from differences(expected, figure, f"{where}[{i}]")
-    elif not same(golden, figures):
-        yield f"{where}: {golden} in the golden file, now {figures}"
+            yield from differences(expected, figure, f"{location}[{i}]")
+    elif not is_equal(golden, figures):
+        yield f"{location}: {golden} in the golden file, now {figures}"
 
 
-def same(golden: Any, figure: Any) -> bool:
+def is_equal(golden: Any, figure: Any) -> bool:
     are_numbers = all(
         isinstance(x, float | int) and not isinstance(x, bool) for x in (golden, figure)
     )

@@ -22,17 +22,19 @@ MARGIN = 0.02
 
 def clear_places(world: cases.World) -> list[int]:
     """Return the first images with a clear answer of every method, and clear values."""
-    places = range(len(world.images))
-    clear = set(places)
+    indices = range(len(world.images))
+    clear = set(indices)
     for name in cases.METHODS:
-        for place, prediction in zip(places, world.predict(name, places), strict=True):
+        for index, prediction in zip(
+            indices, world.predict(name, indices), strict=True
+        ):
             for shares in (
                 prediction.probabilities,
                 *prediction.sensitive_zero_shot.values(),
             ):
                 second, best = sorted(shares.values())[-2:]
                 if best - second < MARGIN:
-                    clear.discard(place)
+                    clear.discard(index)
     return sorted(clear)[:IMAGES]
 
 
@@ -41,15 +43,15 @@ def write_predictions() -> None:
     golden: dict[str, Any] = {}
     for name in cases.WORLDS:
         world = cases.world(name)
-        places = clear_places(world)
-        assert len(places) == IMAGES, (name, places)
+        indices = clear_places(world)
+        assert len(indices) == IMAGES, (name, indices)
         answers = {
-            m: [*map(cases.plain, world.predict(m, places))] for m in cases.METHODS
+            m: [*map(cases.plain, world.predict(m, indices))] for m in cases.METHODS
         }
         clusters = world.fitted(cases.METHODS["UMFC"])
         objective = cases.clustering_objective(world, clusters)
         golden[name] = {
-            "places": places,
+            "places": indices,
             "umfc_objective": objective,
             "methods": answers,
         }

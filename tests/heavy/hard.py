@@ -45,11 +45,11 @@ class Machine:
     options: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = [f"{name}={value}" for name, value in self.settings.items()]
-        said += [f"-n {self.processes}"]
-        said += self.options
-        said += [f"{self.busy} busy processes"] if self.busy else []
-        return " ".join(said)
+        settings = [f"{name}={value}" for name, value in self.settings.items()]
+        settings += [f"-n {self.processes}"]
+        settings += self.options
+        settings += [f"{self.busy} busy processes"] if self.busy else []
+        return " ".join(settings)
 
 
 def threads(number: int, **settings: str) -> dict[str, str]:
@@ -82,23 +82,23 @@ def main() -> int:
     parser.add_argument(
         "--seeds", nargs=2, type=int, default=random.sample(range(10**6), 2)
     )
-    asked = parser.parse_args()
-    if unknown := [name for name in asked.names if name not in MACHINES]:
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in MACHINES]:
         parser.error(
             f"there is no run {unknown[0]!r}: choose from {', '.join(MACHINES)}"
         )
     LOGS.mkdir(exist_ok=True)
     print(
-        f"hypothesis seeds: {asked.seeds[0]} {asked.seeds[1]}, logs in {LOGS.name}/",
+        f"hypothesis seeds: {options.seeds[0]} {options.seeds[1]}, logs in {LOGS.name}/",
         flush=True,
     )
     has, failed = instructions(), 0
-    for name in asked.names or MACHINES:
+    for name in options.names or MACHINES:
         machine = MACHINES[name]
         if machine.needs and machine.needs not in has:
             print(f"skipped  {name}: this processor has no {machine.needs}", flush=True)
         else:
-            failed += not run(name, machine, asked.seeds[machine.seed])
+            failed += not run(name, machine, options.seeds[machine.seed])
     return int(failed > 0)
 
 
@@ -133,25 +133,25 @@ def instructions() -> tuple[str, ...]:
     """What this processor has of avx2 and avx512 (torch would believe the variable, and crash)."""
     environment = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
     code = "import torch; print(torch.backends.cpu.get_cpu_capability())"
-    said = subprocess.check_output(
+    output = subprocess.check_output(
         [sys.executable, "-c", code], env=environment, text=True
     )
-    return {"AVX512": ("avx2", "avx512"), "AVX2": ("avx2",)}.get(said.strip(), ())
+    return {"AVX512": ("avx2", "avx512"), "AVX2": ("avx2",)}.get(output.strip(), ())
 
 
 @contextmanager
 def busy(number: int) -> Iterator[None]:
     """Processes that never rest."""
-    others = [
+    busy_processes = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(number)
     ]
     try:
         yield
     finally:
-        for other in others:
-            other.kill()
-            other.wait()
+        for process in busy_processes:
+            process.kill()
+            process.wait()
 
 
 if __name__ == "__main__":

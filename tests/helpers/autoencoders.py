@@ -18,7 +18,8 @@ def random_weights(dim: int, latents: int, seed: int = 0) -> dict[str, Tensor]:
     }
     shapes["decoder.weight"] = (dim, latents)
     return {
-        name: 0.3 * torch.randn(of, generator=generator) for name, of in shapes.items()
+        name: 0.3 * torch.randn(shape, generator=generator)
+        for name, shape in shapes.items()
     }
 
 

@@ -28,7 +28,7 @@ def picture(seed: int = 0, size: tuple[int, int] = (52, 40)) -> Image.Image:
     return Image.fromarray(pixels.numpy())
 
 
-def assert_splice_is_exact(backend: Any, own: Any) -> None:
+def assert_splice_is_exact(backend: Any, original: Any) -> None:
     """(a) Features from the initial context equal those of the model's own full-length call.
 
     Args:
@@ -44,7 +44,7 @@ def assert_splice_is_exact(backend: Any, own: Any) -> None:
         with torch.no_grad():
             spliced = task.encode(prompts, task.context)
             torch.testing.assert_close(
-                spliced, unit_features(own(prompts.tokens)), rtol=0, atol=1e-5
+                spliced, unit_features(original(prompts.tokens)), rtol=0, atol=1e-5
             )
 
 
@@ -78,30 +78,30 @@ def assert_gradient_is_right(backend: Any) -> None:
         )
 
 
-def assert_cut_is(backend: Any, own: Any, expected: bool) -> None:
+def assert_cut_is(backend: Any, original: Any, expected: bool) -> None:
     """(c) The padded tail is cut exactly where that changes nothing."""
     assert backend.cuts_tail is expected
     tokens = backend.tokenize(["a cat", "a picture of a big black dog on water"])
     with torch.no_grad():
         torch.testing.assert_close(
             unit_features(backend.encode_text(tokens)),
-            unit_features(own(tokens)),
+            unit_features(original(tokens)),
             rtol=0,
             atol=1e-5,
         )
-    seen: list[int] = []
+    lengths: list[int] = []
     layer = backend.embedding_layer
     handle = layer.register_forward_hook(
-        lambda _m, args, _o: seen.append(args[0].shape[1])
+        lambda _m, args, _o: lengths.append(args[0].shape[1])
     )
     backend.encode_text(tokens)
     handle.remove()
     full = tokens.ids.shape[1]
     used = int(tokens.mask.any(0).nonzero().max()) + 1
     if expected:
-        assert used <= seen[0] <= used + 1 < full
+        assert used <= lengths[0] <= used + 1 < full
     else:
-        assert seen[0] == full
+        assert lengths[0] == full
 
 
 def assert_zero_shot_is(

@@ -50,8 +50,8 @@ def folder(tmp_path: Path) -> Path:
     for i in range(11):
         name = f"sub/[red] ünï, {i}.png" if i % 3 == 0 else f"{i}.png"
         picture(i).save(tmp_path / "pics" / name)
-        place = "water" if i in (1, 3, 5, 7, 8) else "land"
-        rows.append((name, "cat" if i < 8 else "dog", place))
+        background = "water" if i in (1, 3, 5, 7, 8) else "land"
+        rows.append((name, "cat" if i < 8 else "dog", background))
     assert [row[1:] for row in rows].count(("dog", "water")) == 1
     (tmp_path / "pics" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nonsense")
     (tmp_path / "pics" / "empty.png").touch()

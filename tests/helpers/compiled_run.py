@@ -29,8 +29,8 @@ def main() -> None:
             "ignore"
         )  # also that the compiler made wrong code, see below
         clf = FairTPTClassifier(model, *names, **settings, compile_vision=True)
-        found = clf.encode(pictures)
-    torch.testing.assert_close(found, plain, rtol=0, atol=1e-5)
+        features = clf.encode(pictures)
+    torch.testing.assert_close(features, plain, rtol=0, atol=1e-5)
     assert all(
         torch.equal(before[name], value) for name, value in model.state_dict().items()
     )

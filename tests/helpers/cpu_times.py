@@ -16,20 +16,22 @@ _SPENT: Counter[str] = Counter()
 _STARTED = pytest.StashKey[float]()
 
 
-def _now() -> float:
+def _cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Iterator[None]:
     if call.when == "teardown":
-        item.user_properties.append(("cpu", _now() - item.config.stash[_STARTED]))
+        item.user_properties.append(
+            ("cpu", _cpu_seconds() - item.config.stash[_STARTED])
+        )
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: Any) -> Iterator[None]:
-    item.config.stash[_STARTED] = _now()
+    item.config.stash[_STARTED] = _cpu_seconds()
     return (yield)
 
 

@@ -186,10 +186,17 @@ def waterbirds(base: Path) -> Path:
     """One bird for each split, y and place, and some more in the test split."""
     combos = [*product((0, 1, 2), (0, 1), (0, 1)), (2, 0, 1), (2, 1, 1), (2, 1, 1)]
     rows: list[list[object]] = []
-    for i, (split, y, place) in enumerate(combos, 1):
+    for i, (split, y, background) in enumerate(combos, 1):
         name = f"{i:03}.Some_Bird/Some_Bird_{i:04}.jpg"
         rows.append(
-            [i, name, y, split, place, "/o/ocean/1.jpg" if place else "/b/bamboo/1.jpg"]
+            [
+                i,
+                name,
+                y,
+                split,
+                background,
+                "/o/ocean/1.jpg" if background else "/b/bamboo/1.jpg",
+            ]
         )
         draw(base / name, i)
     header = ["img_id", "img_filename", "y", "split", "place", "place_filename"]

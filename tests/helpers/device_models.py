@@ -58,11 +58,11 @@ def device(models: dict[str, tuple[Any, ...]]) -> torch.device:
 @pytest.fixture(scope="session")
 def pairs(models: dict[str, tuple[Any, ...]], device: torch.device) -> dict[str, Pair]:
     """Backends of each model, on the CPU and on the device."""
-    made = {}
-    for name, (parts, other) in models.items():
-        moved = other.to(device)
+    pairs = {}
+    for name, (parts, device_model) in models.items():
+        moved = device_model.to(device)
         if name == "open_clip":
-            made[name] = Pair(resolve(parts), resolve((moved, *parts[1:])))
+            pairs[name] = Pair(resolve(parts), resolve((moved, *parts[1:])))
         else:
-            made[name] = Pair(resolve(parts[0], parts[1:]), resolve(moved, parts[1:]))
-    return made
+            pairs[name] = Pair(resolve(parts[0], parts[1:]), resolve(moved, parts[1:]))
+    return pairs

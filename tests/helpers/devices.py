@@ -42,10 +42,12 @@ def why_not() -> str | None:
         if hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
             return None
         return f"torch {torch.__version__} cannot register a device written in Python"
-    kind: Any = getattr(torch, NAME, None) or getattr(torch.backends, NAME, None)
-    if kind is None:
+    device_module: Any = getattr(torch, NAME, None) or getattr(
+        torch.backends, NAME, None
+    )
+    if device_module is None:
         return f"torch does not know FAIR_TTA_TEST_DEVICE={NAME}"
-    return None if kind.is_available() else f"there is no device {NAME!r} here"
+    return None if device_module.is_available() else f"there is no device {NAME!r} here"
 
 
 def open_device() -> torch.device:
@@ -103,8 +105,8 @@ class Traffic(TorchDispatchMode):
     def _by_mask(self, name: str, args: Any) -> bool:
         """Indexing with a mask has to know how many are True."""
         masks = args[1] if name.startswith("index") and len(args) > 1 else ()
-        some = masks if isinstance(masks, list | tuple) else ()
-        return any(isinstance(m, Tensor) and m.dtype == torch.bool for m in some)
+        mask_list = masks if isinstance(masks, list | tuple) else ()
+        return any(isinstance(m, Tensor) and m.dtype == torch.bool for m in mask_list)
 
 
 skip_without_device = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

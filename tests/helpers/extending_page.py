@@ -30,4 +30,4 @@ def documented(*names: str) -> str:
         for block in blocks
         if f"class {name}(" in block
     ]
-    return HEAD + "\n\n".join(found[0] for found in classes if found)
+    return HEAD + "\n\n".join(actual[0] for actual in classes if actual)

@@ -36,13 +36,13 @@ if (
     _make_mask = AttentionMaskConverter._make_causal_mask
 
     def _mask_of_dtype(
-        shape: Any, dtype: torch.dtype, *others: Any, **more: Any
+        shape: Any, dtype: torch.dtype, *remaining: Any, **options: Any
     ) -> Any:
         torch.set_default_dtype(
             torch.float64 if dtype == torch.float64 else torch.float32
         )
         try:
-            return _make_mask(shape, dtype, *others, **more)
+            return _make_mask(shape, dtype, *remaining, **options)
         finally:
             torch.set_default_dtype(torch.float32)
 
@@ -50,13 +50,13 @@ if (
     _converter._make_causal_mask = staticmethod(_mask_of_dtype)
 
 
-def _of_files(kind: str, files: dict[str, str], **more: Any) -> Any:
+def _of_files(class_name: str, files: dict[str, str], **options: Any) -> Any:
     """A tokenizer of transformers 4, which reads its vocabulary from files."""
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, "utf-8")
-        return getattr(transformers, kind)(
-            *(str(Path(folder) / name) for name in files), **more
+        return getattr(transformers, class_name)(
+            *(str(Path(folder) / name) for name in files), **options
         )
 
 
@@ -97,7 +97,7 @@ def bert_tokenizer() -> Any:
 
 
 @lru_cache
-def unigram_tokenizer(kind: str) -> Any:
+def unigram_tokenizer(special_tokens: str) -> Any:
     """SentencePiece-like: some whole words, fragments, characters; pieces depend on neighbours."""
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     space = "\u2581"
@@ -112,7 +112,9 @@ def unigram_tokenizer(kind: str) -> Any:
     inner = Tokenizer(models.Unigram(pieces, unk_id=special.index("<unk>")))
     inner.normalizer = normalizers.NFKC()
     inner.pre_tokenizer = pre_tokenizers.Metaspace()
-    template = "<s> $A </s>" if kind == "roberta" else "$A </s>"  # SigLIP: end only
+    template = (
+        "<s> $A </s>" if special_tokens == "roberta" else "$A </s>"
+    )  # SigLIP: end only
     inner.post_processor = processors.TemplateProcessing(
         single=template, special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -121,28 +123,28 @@ def unigram_tokenizer(kind: str) -> Any:
         bos_token="<s>",
         eos_token="</s>",
         unk_token="<unk>",
-        pad_token="<pad>" if kind == "roberta" else "</s>",
-        padding_side="left" if kind == "siglip-left" else "right",
-        model_max_length=512 if kind == "roberta" else 64,
+        pad_token="<pad>" if special_tokens == "roberta" else "</s>",
+        padding_side="left" if special_tokens == "siglip-left" else "right",
+        model_max_length=512 if special_tokens == "roberta" else 64,
     )
 
 
 # --- transformers ----------------------------------------------------------------------------
 
 
-def _text(**more: Any) -> dict[str, Any]:
+def _text(**options: Any) -> dict[str, Any]:
     return {
         "hidden_size": WIDTH,
         "intermediate_size": 2 * WIDTH,
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "projection_dim": DIM,
-        **more,
+        **options,
     }
 
 
-def _vision(**more: Any) -> dict[str, Any]:
-    return _text(image_size=SIZE, patch_size=8, **more)
+def _vision(**options: Any) -> dict[str, Any]:
+    return _text(image_size=SIZE, patch_size=8, **options)
 
 
 def _clip_ids(tokenizer: Any) -> dict[str, Any]:
@@ -155,20 +157,22 @@ def _clip_ids(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-def _bert(tokenizer: Any, **more: Any) -> dict[str, Any]:
+def _bert(tokenizer: Any, **options: Any) -> dict[str, Any]:
     return _text(
         vocab_size=len(tokenizer),
         max_position_embeddings=64,
         pad_token_id=tokenizer.pad_token_id,
-        **more,
+        **options,
     )
 
 
-def _images(kind: Any = transformers.CLIPImageProcessor, **more: Any) -> Any:
+def _images(
+    processor_class: Any = transformers.CLIPImageProcessor, **options: Any
+) -> Any:
     size = {"height": SIZE, "width": SIZE}
-    if kind is transformers.CLIPImageProcessor:
-        return kind(size={"shortest_edge": SIZE}, crop_size=size, **more)
-    return kind(size=size, **more)
+    if processor_class is transformers.CLIPImageProcessor:
+        return processor_class(size={"shortest_edge": SIZE}, crop_size=size, **options)
+    return processor_class(size=size, **options)
 
 
 def clip() -> tuple[Any, Any, Any]:

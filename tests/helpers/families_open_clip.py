@@ -33,11 +33,11 @@ _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece writes it where a word be
 
 
 @lru_cache
-def tiny_tokenizer(kind: str) -> Any:
+def tiny_tokenizer(tokenizer_kind: str) -> Any:
     """A tokenizer with the special tokens, their ids and their places of the real one."""
-    if kind == "bert":
+    if tokenizer_kind == "bert":
         return bert_tokenizer()
-    if kind == "xlm-roberta":
+    if tokenizer_kind == "xlm-roberta":
         return unigram_tokenizer("roberta")
     special, template, pad = {
         "roberta": (["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>", "<pad>"),
@@ -53,8 +53,10 @@ def tiny_tokenizer(kind: str) -> Any:
             "eng_Latn $A </s>",
             "<pad>",
         ),
-    }[kind]
-    inner = _byte_level(special) if kind == "roberta" else _sentencepiece(special)
+    }[tokenizer_kind]
+    inner = (
+        _byte_level(special) if tokenizer_kind == "roberta" else _sentencepiece(special)
+    )
     inner.post_processor = processors.TemplateProcessing(
         single=template,
         special_tokens=[(t, i) for i, t in enumerate(special) if t in template.split()],
@@ -108,22 +110,26 @@ _TOKENIZER_KINDS = {  # part of the name on the hub: kind
 }
 
 
-def _kind(name: str) -> str:
-    return next(kind for part, kind in _TOKENIZER_KINDS.items() if part in name)
+def _tokenizer_kind(name: str) -> str:
+    return next(
+        tokenizer_kind
+        for part, tokenizer_kind in _TOKENIZER_KINDS.items()
+        if part in name
+    )
 
 
 # --- text towers of transformers ---------------------------------------------------------------
 
 
-def tiny_text_config(kind: str) -> Any:
+def tiny_text_config(tokenizer_kind: str) -> Any:
     """The config of a text tower that open_clip takes from transformers."""
-    tokenizer = tiny_tokenizer(kind)
+    tokenizer = tiny_tokenizer(tokenizer_kind)
     ids = {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
         "eos_token_id": tokenizer.eos_token_id,
     }
-    if kind == "mt5":
+    if tokenizer_kind == "mt5":
         return transformers.MT5Config(
             d_model=WIDTH,
             d_kv=WIDTH // HEADS,
@@ -132,7 +138,7 @@ def tiny_text_config(kind: str) -> Any:
             num_heads=HEADS,
             **ids,
         )
-    if kind == "nllb":
+    if tokenizer_kind == "nllb":
         sizes: dict[str, Any] = {
             "layers": LAYERS,
             "attention_heads": HEADS,
@@ -149,7 +155,7 @@ def tiny_text_config(kind: str) -> Any:
         "roberta": transformers.RobertaConfig,
         "xlm-roberta": transformers.XLMRobertaConfig,
     }
-    return kinds[kind](
+    return kinds[tokenizer_kind](
         hidden_size=WIDTH,
         intermediate_size=2 * WIDTH,
         num_hidden_layers=LAYERS,
@@ -172,11 +178,11 @@ def shrink(config: Mapping[str, Any]) -> dict[str, Any]:
     text = small["text_cfg"]
     small["embed_dim"] = WIDTH if text.get("proj_type") == "none" else DIM
     if "hf_model_name" in text:
-        text["hf_model_name"] = _kind(text["hf_model_name"])
+        text["hf_model_name"] = _tokenizer_kind(text["hf_model_name"])
     else:
         text.update(width=WIDTH, heads=HEADS, layers=LAYERS)
     if "hf_tokenizer_name" in text:
-        text["hf_tokenizer_name"] = _kind(text["hf_tokenizer_name"])
+        text["hf_tokenizer_name"] = _tokenizer_kind(text["hf_tokenizer_name"])
         text["vocab_size"] = len(tiny_tokenizer(text["hf_tokenizer_name"]))
     vision = {k: v for k, v in small["vision_cfg"].items() if not k.startswith("timm_")}
     if isinstance(vision.get("layers"), list):  # ResNet
@@ -208,11 +214,11 @@ def build(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 def registered(config: Mapping[str, Any]) -> Iterator[str]:
     """For the time of the block open_clip knows a shrunk config, by the name that is yielded."""
 
-    def text_config(kind: str, **_: Any) -> Any:
-        return tiny_text_config(kind)
+    def text_config(tokenizer_kind: str, **_: Any) -> Any:
+        return tiny_text_config(tokenizer_kind)
 
-    def tokenizer(kind: str, **_: Any) -> Any:
-        return deepcopy(tiny_tokenizer(kind))
+    def tokenizer(tokenizer_kind: str, **_: Any) -> Any:
+        return deepcopy(tiny_tokenizer(tokenizer_kind))
 
     with (
         patch.dict(open_clip.factory._MODEL_CONFIGS, {"tiny": deepcopy(dict(config))}),

@@ -22,17 +22,17 @@ def fit_on(
 ) -> M:
     """What `FairTPTClassifier.fit` makes of a method; `known` are the labels that it needs."""
     labels, sensitive = _by_need(method, known)
-    made: M = fit_method(
+    fitted: M = fit_method(
         classifier, method, images, labels, sensitive, progress=progress
     )
-    return made
+    return fitted
 
 
 def fit_on_features(method: M, classifier: Any, features: Any, known: Any = None) -> M:
     """The same from arrays of features, or batches of them, as runs over folders do it."""
     labels, sensitive = _by_need(method, known)
-    made: M = fit_encoded(classifier, method, features, sensitive, labels)
-    return made
+    fitted: M = fit_encoded(classifier, method, features, sensitive, labels)
+    return fitted
 
 
 def save(method: Any, path: Path) -> None:

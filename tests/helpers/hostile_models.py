@@ -549,8 +549,8 @@ def words_with_rules_elsewhere(folder: Path, flag: Path) -> None:
 def labels_elsewhere(folder: Path, flag: Path) -> None:
     """An image processor that reads names of classes from a file, or from a dataset of the hub."""
     save_clip(folder)
-    there = {"repo_path": str(flag.parent), "class_info_file": "elsewhere.json"}
-    images = {"image_processor_type": "OneFormerImageProcessor", **there}
+    config = {"repo_path": str(flag.parent), "class_info_file": "elsewhere.json"}
+    images = {"image_processor_type": "OneFormerImageProcessor", **config}
     write(folder / "processor_config.json", image_processor=images)
 
 
@@ -567,8 +567,10 @@ def _guessed(folder: Path, **values: Any) -> None:
 
 
 def timm_by_a_guess(folder: Path, flag: Path) -> None:
-    there = str(flag.parent / "elsewhere.bin")
-    _guessed(folder, architecture="resnet18", model_args={"checkpoint_path": there})
+    outside_path = str(flag.parent / "elsewhere.bin")
+    _guessed(
+        folder, architecture="resnet18", model_args={"checkpoint_path": outside_path}
+    )
 
 
 def timm_of_the_hub(folder: Path, flag: Path) -> None:
@@ -719,6 +721,6 @@ def blobs_behind_links(snapshot: Path) -> None:
     """Move the files of a snapshot among the blobs, as the hub's library does."""
     blobs = snapshot.parent.parent / "blobs"
     blobs.mkdir()
-    for place, path in enumerate(sorted(snapshot.iterdir())):
-        path.rename(blobs / f"{place:040x}")
-        path.symlink_to(f"../../blobs/{place:040x}")
+    for index, path in enumerate(sorted(snapshot.iterdir())):
+        path.rename(blobs / f"{index:040x}")
+        path.symlink_to(f"../../blobs/{index:040x}")

@@ -73,23 +73,23 @@ class Own:
         return getattr(self._inner, name)
 
 
-def refused(what: str, ask: Callable[[], object]) -> None:
+def refused(description: str, ask: Callable[[], object]) -> None:
     try:
         ask()
     except ImageError as error:
-        assert "too long and narrow" in str(error), (what, error)
-        assert "Crop the part that matters" in str(error), (what, error)
+        assert "too long and narrow" in str(error), (description, error)
+        assert "Crop the part that matters" in str(error), (description, error)
     else:
-        raise AssertionError(f"{what}: not refused")
+        raise AssertionError(f"{description}: not refused")
 
 
 def python_api(folder: Path, backend: Any) -> None:
     names: tuple[Any, ...] = (["cat", "dog"], ["in", "on"], "a {target} {sensitive}.")
     clf = FairTPTClassifier(backend, *names, adapter=ZeroShot(), views=AugMix(4))
     whole, path = Image.new("RGB", (64, 64)), folder / "wide.png"
-    wide = Image.open(path)
+    wide_image = Image.open(path)
     inputs = {
-        "PIL": wide,
+        "PIL": wide_image,
         "path": path,
         "text": str(path),
         "bytes": path.read_bytes(),
@@ -138,8 +138,13 @@ def commands(folder: Path) -> None:
     rows = [json.loads(line) for line in out.stdout.splitlines()]
     assert [bool(row["error"]) for row in rows] == [False] * 8 + [True]
     labels = ["--target-column", "animal", "--sensitive-column", "place"]
-    where = ["--images", str(folder / "pics"), "--labels", str(folder / "labels.csv")]
-    call("audit", *where, *labels, "--out", str(folder / "out"), *model)
+    input_options = [
+        "--images",
+        str(folder / "pics"),
+        "--labels",
+        str(folder / "labels.csv"),
+    ]
+    call("audit", *input_options, *labels, "--out", str(folder / "out"), *model)
     assert "too long and narrow" in (folder / "out" / "problems.csv").read_text("utf-8")
 
 

@@ -208,6 +208,7 @@ from fair_tta.lab.report._first_screen import MAX_METHODS
 from fair_tta.lab.report._banners import audit_banners
 from fair_tta.lab.report._first_screen import first_screen
 from fair_tta.lab.report._method_rows import MethodRow
+from fair_tta.lab.report._method_sentences import change_sentences
 from fair_tta.lab.report._method_sentences import cost_sentence
 from fair_tta.lab.report._method_rows import method_rows
 from fair_tta.lab.report._method_rows import methods_on_tasks
@@ -216,7 +217,9 @@ from fair_tta.lab.report._numbers import interval
 from fair_tta.lab.report._numbers import p_value
 from fair_tta.lab.report._numbers import percent
 from fair_tta.lab.report._numbers import plain_number
+from fair_tta.lab.report._numbers import table_cell
 from fair_tta.lab.report._numbers import times
+from fair_tta.lab.report._templates import embedded_image
 from fair_tta.lab.report._templates import for_markdown
 from fair_tta.lab.report._verdict import Card
 from fair_tta.lab.report._settings import flat_settings
@@ -224,8 +227,9 @@ from fair_tta.lab.report._settings import sweeps
 from fair_tta.lab.report._verdict import CONFIRM
 from fair_tta.lab.report._verdict import by_gap
 from fair_tta.lab.report._verdict import audit_cards
-from fair_tta.lab.report._groups import changed_groups
-from fair_tta.lab.report._groups import group_sentences
+from fair_tta.lab.report._verdict import audit_title
+from fair_tta.lab.report._changed_groups import changed_groups
+from fair_tta.lab.report._changed_groups import group_sentences
 from fair_tta.lab.report._verdict import short_verdict
 from fair_tta.lab.report._verdict import title_of_tasks
 from fair_tta.lab.runs import _local as local_module

@@ -52,10 +52,10 @@ class Outcome:
 @lru_cache
 def configs() -> dict[str, list[str]]:
     """Shrunk configs as JSON, each with the names that shrink to it."""
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for name in NAMES:
-        found.setdefault(json.dumps(shrunk(name), sort_keys=True), []).append(name)
-    return found
+        rows.setdefault(json.dumps(shrunk(name), sort_keys=True), []).append(name)
+    return rows
 
 
 @lru_cache
@@ -80,23 +80,25 @@ def examine(config: str) -> Outcome:
 
 def walk() -> dict[str, Outcome]:
     """The outcome for every name."""
-    found = {
+    rows = {
         name: examine(config) for config, names in configs().items() for name in names
     }
-    return {name: found[name] for name in NAMES}
+    return {name: rows[name] for name in NAMES}
 
 
 def _structure(model: Any) -> Structure:
     text = getattr(model, "text", model)
-    kind = type(model).__name__
+    class_name = type(model).__name__
     if hasattr(text, "pooler"):
         encoder = type(text.transformer).__name__
         at = type(text.pooler).__name__.removesuffix("Pooler").lower()
         pooling = {"mean": "mean of the real tokens", "cls": "first token"}[at]
         return Structure(
-            f"{kind}, HFTextEncoder ({encoder})", "both ways, padding masked", pooling
+            f"{class_name}, HFTextEncoder ({encoder})",
+            "both ways, padding masked",
+            pooling,
         )
-    tower = kind if text is model else f"{kind}, {type(text).__name__}"
+    tower = class_name if text is model else f"{class_name}, {type(text).__name__}"
     attention = "both ways, padding seen" if text.attn_mask is None else "causal"
     if getattr(text, "cls_emb", None) is not None:
         return Structure(tower, attention, "appended class token")
@@ -164,10 +166,10 @@ def _families() -> Iterator[list[str]]:
         ("transformers", TRANSFORMERS, TransformersBackend),
         ("open_clip", OPEN_CLIP, OpenClipBackend),
     ]
-    for library, builders, kind in libraries:
+    for library, builders, backend_kind in libraries:
         for family, builder in builders.items():
             model, images, tokenizer = seeded(builder)
-            backend = kind(model, images, tokenizer)
+            backend = backend_kind(model, images, tokenizer)
             yield [
                 library,
                 family,

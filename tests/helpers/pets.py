@@ -39,7 +39,7 @@ def save_pets(folder: Path, n: int = 24) -> Path:
 def reader(folder: Path) -> Callable[[BenchmarkTask], Dataset]:
     """Return what reads the labels that `save_pets` wrote."""
 
-    def read(task: BenchmarkTask) -> Dataset:
+    def read_dataset(task: BenchmarkTask) -> Dataset:
         return read_folder(
             folder / "images",
             folder / "labels.csv",
@@ -48,4 +48,4 @@ def reader(folder: Path) -> Callable[[BenchmarkTask], Dataset]:
             task=task,
         )
 
-    return read
+    return read_dataset

@@ -18,7 +18,7 @@ from fair_tta.models import OpenClipBackend, TransformersBackend
 
 
 def classifier(
-    dtype: torch.dtype = torch.float64, **more: Any
+    dtype: torch.dtype = torch.float64, **options: Any
 ) -> tuple[Any, FairTPTClassifier]:
     """A tiny CLIP, with gains and shifts that are not all 1 and 0, and a classifier of it."""
     model, images, tokenizer = families.seeded(families.clip)
@@ -27,7 +27,7 @@ def classifier(
         for parameter in norm_parameters(model):
             parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.3)
     backend = TransformersBackend(model.to(dtype), images, tokenizer)
-    settings: dict[str, Any] = {"scale": 40.0, "views": AugMix(6), **more}
+    settings: dict[str, Any] = {"scale": 40.0, "views": AugMix(6), **options}
     return model, FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
 
 
@@ -74,17 +74,21 @@ def tuned(
     steps: int = 1,
 ) -> Tensor:
     """Probabilities of the image after steps that the caller takes with a copy of the model."""
-    other = copy.deepcopy(model).eval()
+    float64_model = copy.deepcopy(model).eval()
     texts, pixels = clf._task.target_features, clf._vision.pixels(image)
-    chosen = parameters(other)
+    chosen = parameters(float64_model)
     optimizer = make_optimizer(chosen)
     with torch.enable_grad():
         for _ in range(steps):
             step(
-                lambda some: log_probabilities(other, some, texts, clf._task.scale),
+                lambda pixels: log_probabilities(
+                    float64_model, pixels, texts, clf._task.scale
+                ),
                 pixels,
                 optimizer,
                 chosen,
             )
     with torch.no_grad():
-        return log_probabilities(other, pixels[:1], texts, clf._task.scale)[0].exp()
+        return log_probabilities(float64_model, pixels[:1], texts, clf._task.scale)[
+            0
+        ].exp()

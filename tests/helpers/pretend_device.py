@@ -60,9 +60,13 @@ class Pretend(Tensor):
 
     def __getitem__(self, index: Any) -> Tensor:
         """Lists as indices go through a constructor that this device lacks."""
-        every = index if isinstance(index, tuple) else (index,)
-        every = tuple(_tensor(i).to(NAME) if isinstance(i, list) else i for i in every)
-        return Tensor.__getitem__(self, every if isinstance(index, tuple) else every[0])
+        indices = index if isinstance(index, tuple) else (index,)
+        indices = tuple(
+            _tensor(i).to(NAME) if isinstance(i, list) else i for i in indices
+        )
+        return Tensor.__getitem__(
+            self, indices if isinstance(index, tuple) else indices[0]
+        )
 
     def __deepcopy__(self, memo: Any) -> Pretend:
         return Pretend(self.raw.clone(), self.requires_grad)
@@ -97,8 +101,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name.startswith("copy_"):
         _bare(args[0]).copy_(_bare(args[1]))
         return args[0]
-    others = [t for t in tensors if not isinstance(t, Pretend) and t.dim()]
-    if ours and others and not name.startswith(("index", "_index")):
+    plain_tensors = [t for t in tensors if not isinstance(t, Pretend) and t.dim()]
+    if ours and plain_tensors and not name.startswith(("index", "_index")):
         raise RuntimeError(f"{name} mixes devices")
     known = {id(tensor.raw): tensor for tensor in ours}
     result = func(*tree_map(_bare, args), **tree_map(_bare, kwargs))
@@ -134,14 +138,14 @@ def register() -> None:
     library.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
     _library.append(library)
 
-    def tensor(data: Any, *, device: Any = None, **more: Any) -> Tensor:
-        here = _is_ours(device)
-        made = _tensor(data, device=None if here else device, **more)
-        return made.to(NAME) if here else made
+    def tensor(data: Any, *, device: Any = None, **options: Any) -> Tensor:
+        is_pretend = _is_ours(device)
+        tensor_made = _tensor(data, device=None if is_pretend else device, **options)
+        return tensor_made.to(NAME) if is_pretend else tensor_made
 
-    def as_tensor(data: Any, device: Any = None, **more: Any) -> Tensor:
-        here = _is_ours(device)
-        made = _as_tensor(data, device=None if here else device, **more)
-        return made.to(NAME) if here else made
+    def as_tensor(data: Any, device: Any = None, **options: Any) -> Tensor:
+        is_pretend = _is_ours(device)
+        tensor_made = _as_tensor(data, device=None if is_pretend else device, **options)
+        return tensor_made.to(NAME) if is_pretend else tensor_made
 
     vars(torch).update(tensor=tensor, as_tensor=as_tensor)

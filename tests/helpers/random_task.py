@@ -157,12 +157,12 @@ def unrelated(draw: st.DrawFn, views: int = 1) -> Drawn:
     """Prompts do not associate the attributes with the classes, and images do not show them."""
     plain = draw(drawn(views))
     third = DIM // 3
-    targets, shown = torch.zeros(DIM), torch.zeros(DIM)
+    targets, subject = torch.zeros(DIM), torch.zeros(DIM)
     targets[:third] = 1
-    shown[: 2 * third] = 1
-    hidden = {a: unit_features(z * (1 - shown)) for a, z in plain.sensitive.items()}
+    subject[: 2 * third] = 1
+    hidden = {a: unit_features(z * (1 - subject)) for a, z in plain.sensitive.items()}
     return Drawn(
         unit_features(plain.target * targets),
         hidden,
-        unit_features(plain.features * shown),
+        unit_features(plain.features * subject),
     )

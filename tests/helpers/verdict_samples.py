@@ -12,13 +12,13 @@ Rates = dict[tuple[str, str], tuple[int, int]]
 
 def answers(rates: Rates) -> tuple[list[str], list[str], list[str]]:
     """Labels, answers and groups with so many right of so many in each cell."""
-    truth, said, group = [], [], []
+    truth, answers_given, group = [], [], []
     for (target, value), (right, n) in rates.items():
-        other = "dog" if target == "cat" else "cat"
+        wrong = "dog" if target == "cat" else "cat"
         truth += [target] * n
-        said += [target] * right + [other] * (n - right)
+        answers_given += [target] * right + [wrong] * (n - right)
         group += [value] * n
-    return truth, said, group
+    return truth, answers_given, group
 
 
 EVEN = {("cat", "in"): (90, 100), ("cat", "out"): (90, 100), ("dog", "in"): (90, 100)}
@@ -28,8 +28,10 @@ FAIRER = {**dict.fromkeys(EVEN, (400, 500)), ("dog", "out"): (330, 500)}
 
 
 def made(
-    rates: Rates, name: str = "ZeroShot", adapter: Any = None, **more: Any
+    rates: Rates, name: str = "ZeroShot", adapter: Any = None, **options: Any
 ) -> Audit:
-    truth, said, group = answers(rates)
+    truth, answers_given, group = answers(rates)
     adapter = ZeroShot() if name == "ZeroShot" else adapter
-    return audit(truth, said, {"place": group}, name=name, adapter=adapter, **more)
+    return audit(
+        truth, answers_given, {"place": group}, name=name, adapter=adapter, **options
+    )

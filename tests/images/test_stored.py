@@ -102,36 +102,6 @@ def test_content_decides_the_digest() -> None:
     assert len({image_digest(one) for one in same[0]}) == 3
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (
-            rows(2).tolist(),
-            "`features` should be an array of numpy or torch (got list).",
-        ),
-        (rows(2)[0], "views, dim] as `encode` returns them (got [8])."),
-        (
-            rows(2)[:, None, None],
-            "views, dim] as `encode` returns them (got [2, 1, 1, 8]).",
-        ),
-        (rows(0), "a row for each image and at least one, or ["),
-        (
-            rows(2).astype(np.int8),
-            "`features` should be floating-point numbers (got int8)",
-        ),
-        (
-            torch.ones(2, 8).long(),
-            "`features` should be floating-point numbers (got torch.int64)",
-        ),
-        (rows(2).astype(str), "`features` should be floating-point numbers"),
-    ],
-)
-def test_what_is_refused_at_once(array: Any, message: str) -> None:
-    with pytest.raises(FairTTAError) as error:
-        Features(array)
-    assert message in str(error.value)
-
-
 def test_rows_are_checked_when_they_are_used() -> None:
     array = rows(3 * ROWS_PER_CHUNK, dim=2)
     array[ROWS_PER_CHUNK + 5, 0] = np.nan
@@ -139,22 +109,13 @@ def test_rows_are_checked_when_they_are_used() -> None:
     array[2 * ROWS_PER_CHUNK + 1 :] = 0
     _, second, third = Features(array)._chunks()
     chunk = ROWS_PER_CHUNK
-    zero_rows = ", ".join(str(2 * chunk + i) for i in range(1, 6))
-    for features, message in (
-        (second, f"not be NaN or infinite: see row {chunk + 5}, {chunk + 7}."),
-        (third, f"not be zero: see row {zero_rows}, ..."),
-    ):
-        with pytest.raises(FairTTAError) as error:
+    wrong_rows = {
+        "NaN or infinite": (second, f"row {chunk + 5}, {chunk + 7}."),
+        "zero": (third, f"row {2 * chunk + 1}, {2 * chunk + 2}, "),
+    }
+    for reason, (features, listed) in wrong_rows.items():
+        with pytest.raises(FairTTAError, match=f"not be {reason}: see {listed}"):
             features._unit(torch.zeros(1, 2))
-        assert message in str(error.value)
-    with pytest.raises(
-        FairTTAError, match=r"should have 3 numbers in a row.*\(got 2\)"
-    ):
-        Features(array)._unit(torch.zeros(1, 3))
-    with pytest.raises(FairTTAError, match="either images or stored features"):
-        stack_features([Features(array)[0], "image.png"], torch.zeros(1, 2))
-    with pytest.raises(FairTTAError, match="all have the same dimension"):
-        stack_features([Features(array)[0], Features(rows(1))[0]], torch.zeros(1, 2))
 
 
 def warns(features: Features, texts: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import io
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +25,6 @@ from internals import (
     resize,
 )
 from PIL import Image
-
-from fair_tta.errors import FairTTAError
 
 light = settings(max_examples=40, deadline=None, database=None)
 STRATEGIES: list[Views] = [AugMix(1), AugMix(5), AugMix(5, severity=10, width=2)]
@@ -236,15 +233,6 @@ def test_content_and_seed_decide_the_generator() -> None:
     assert len({number(photo(), seed) for seed in (-1, 0, 1, 2**70)}) == 4
 
 
-def test_different_images_have_different_views() -> None:
-    a, b = photo(seed=0), photo(seed=1)
-    views = [
-        AugMix(5)._draw_recipes(image, (32, 32), content_generator(image, 0))
-        for image in (a, b)
-    ]
-    assert [r.box for r in views[0]] != [r.box for r in views[1]]
-
-
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
     boxes = np.array(
@@ -362,41 +350,6 @@ def test_width_is_the_number_of_chains() -> None:
         len(recipe.chains)
         for recipe in AugMix(9, width=5)._draw_recipes(photo(), (8, 8), rng())
     } == {5}
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (AugMix, {"n": 0}, "`n` should be an integer >= 1 (got 0)."),
-        (AugMix, {"n": -3}, "`n` should be an integer >= 1 (got -3)."),
-        (AugMix, {"n": 2.5}, "`n` should be an integer >= 1 (got 2.5)."),
-        (AugMix, {"width": 0}, "`width` should be an integer >= 1 (got 0)."),
-        (
-            AugMix,
-            {"severity": 0},
-            "`severity` should be above 0 and at most 10 (got 0).",
-        ),
-        (
-            AugMix,
-            {"severity": 11.0},
-            "`severity` should be above 0 and at most 10 (got 11.0).",
-        ),
-        (
-            AugMix,
-            {"severity": float("nan")},
-            "`severity` should be above 0 and at most 10 (got nan).",
-        ),
-    ],
-)
-def test_bad_values(kind: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(FairTTAError, match=f"^{re.escape(message)}$"):
-        kind(**options)
-
-
-def test_one_view_is_the_image_itself() -> None:
-    for views in (AugMix(1),):
-        assert views.n == 1
-        assert views(photo(), (20, 30), rng()).shape == (0, 20, 30, 3)
 
 
 def test_strategies_are_frozen() -> None:

@@ -14,11 +14,9 @@ from internals import (
     SHOWN_METRICS,
     Estimate,
     _metric_table,
-    duration,
     estimate_text,
     make_progress,
     make_table,
-    plain_number,
     terminal_table,
     times,
     undefined_estimate,
@@ -183,19 +181,3 @@ def test_progress(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = printed(progress.get_renderable(), width)
     all_there(["9876543/10000000", "987654200.00/s"], shown)
     assert re.search(r"0:00:\d\d", shown)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (0.01, "0.01"), (0.99951, "1"), (999.7, "1000"), (1e6, "1000000"),
-     (-12.345, "-12.3"), (1e-7, "0.0000001"), (float("nan"), "n/a"), (float("inf"), "n/a")],
-)  # fmt: skip
-def test_numbers_have_no_exponent(value: float, text: str) -> None:
-    assert plain_number(value) == text
-
-
-def test_durations_have_no_exponent() -> None:
-    times = (1e-8, 0.0246, 0.99996, 1.234, 999.4, 999.9, 1e6)
-    assert [duration(t).replace("\N{NO-BREAK SPACE}", " ") for t in times] == [
-        "0.00001 ms", "24.6 ms", "1000 ms", "1.23 s", "999 s", "1,000 s", "1,000,000 s",
-    ]  # fmt: skip

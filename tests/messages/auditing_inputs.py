@@ -22,16 +22,16 @@ IMAGES = [picture(i) for i in range(4)]
 DIGESTS = [f"image {i}" for i in range(120)]
 
 
-def made(answers: Any = BEFORE, name: str = "before", **options: Any) -> Audit:
+def built(answers: Any = BEFORE, name: str = "before", **options: Any) -> Audit:
     return audit(TRUTH, answers, PLACES, name=name, **{"interval": QUICK, **options})
 
 
-def both(**options: Any) -> Audit:
-    return compare([made(), made(TRUTH, "after", **options)])
+def pair(**options: Any) -> Audit:
+    return compare([built(), built(TRUTH, "after", **options)])
 
 
 def scored(**scores: Any) -> Audit:
-    return made(scores=Scores(**scores))
+    return built(scores=Scores(**scores))
 
 
 def classifier(**options: Any) -> FairTPTClassifier:
@@ -44,9 +44,9 @@ def examination() -> Examination:
     return classifier().examine(IMAGES)
 
 
-def edited(document: dict[str, Any], place: Iterable[Any], value: Any = None) -> Any:
+def edited(document: dict[str, Any], index: Iterable[Any], value: Any = None) -> Any:
     """Return a document with another value in a place; without one it is deleted."""
-    *keys, last = place
+    *keys, last = index
     part: Any = document
     for key in keys:
         part = part[key]
@@ -57,13 +57,13 @@ def edited(document: dict[str, Any], place: Iterable[Any], value: Any = None) ->
     return document
 
 
-def read_audit(*place: Any, value: Any = None) -> Callable[[Path], Audit]:
-    return lambda _: Audit.from_dict(edited(both().to_dict(), place, value))
+def read_audit(*index: Any, value: Any = None) -> Callable[[Path], Audit]:
+    return lambda _: Audit.from_dict(edited(pair().to_dict(), index, value))
 
 
-def read_examination(*place: Any, value: Any = None) -> Callable[[Path], Examination]:
+def read_examination(*index: Any, value: Any = None) -> Callable[[Path], Examination]:
     return lambda _: Examination.from_dict(
-        edited(examination().to_dict(), place, value)
+        edited(examination().to_dict(), index, value)
     )
 
 
@@ -80,19 +80,19 @@ def thresholds(text: str, run: str = "tpt") -> Callable[[Path], object]:
 CASES: dict[str, Callable[[Path], object]] = {
     # audits
     "no sensitive values": lambda _: audit(TRUTH, BEFORE, None),
-    "labels in other words": lambda _: made(["a " + name for name in TRUTH]),
-    "answers that are numbers": lambda _: made([1, 0] * 60),
-    "some answers that are no class": lambda _: made(["?"] * 30 + TRUTH[30:]),
+    "labels in other words": lambda _: built(["a " + name for name in TRUTH]),
+    "answers that are numbers": lambda _: built([1, 0] * 60),
+    "some answers that are no class": lambda _: built(["?"] * 30 + TRUTH[30:]),
     "few images of a class in a group": lambda _: audit(
         TRUTH[:50], TRUTH[:50], PLACES[40:90], interval=QUICK
     ),
     "images of one group only": lambda _: audit(TRUTH, BEFORE, ["in"] * 120),
-    "too few clusters": lambda _: made(clusters=["anna"] * 3),
-    "no interval": lambda _: made(interval=None),
-    "a set of harmful classes that is a number": lambda _: made(harmful=5),
-    "a set of harmful classes that is a word": lambda _: made(harmful="cat"),
-    "a set of harmful classes that is empty": lambda _: made(harmful={"crime": []}),
-    "a harmful class that is none": lambda _: made(harmful=["thug"]),
+    "too few clusters": lambda _: built(clusters=["anna"] * 3),
+    "no interval": lambda _: built(interval=None),
+    "a set of harmful classes that is a number": lambda _: built(harmful=5),
+    "a set of harmful classes that is a word": lambda _: built(harmful="cat"),
+    "a set of harmful classes that is empty": lambda _: built(harmful={"crime": []}),
+    "a harmful class that is none": lambda _: built(harmful=["thug"]),
     "scores of other images": lambda _: scored(entropy=[0.5]),
     "steps of other images": lambda _: scored(relative_step=[0.5]),
     "a step instead of steps": lambda _: scored(relative_step=0.1),
@@ -110,26 +110,26 @@ CASES: dict[str, Callable[[Path], object]] = {
         sensitive_zero_shot={"place": [[0.5, 0.5]]}
     ),
     # figures of an audit
-    "an unknown metric": lambda _: made().estimate("fairness"),
-    "an unknown run": lambda _: made().estimate("bias", "TPT"),
-    "the difference of the first run": lambda _: both().difference("bias", "before"),
-    "the difference of an unknown metric": lambda _: both().difference("luck", "after"),
-    "an unknown group": lambda _: both().compared_group("after", {"place": "x"}),
+    "an unknown metric": lambda _: built().estimate("fairness"),
+    "an unknown run": lambda _: built().estimate("bias", "TPT"),
+    "the difference of the first run": lambda _: pair().difference("bias", "before"),
+    "the difference of an unknown metric": lambda _: pair().difference("luck", "after"),
+    "an unknown group": lambda _: pair().compared_group("after", {"place": "x"}),
     "data frames of a saved audit": lambda _: Audit.from_json(
-        made().to_json()
+        built().to_json()
     ).to_dataframe(),
     # comparisons
     "nothing to compare": lambda _: compare([]),
-    "runs of one name": lambda _: compare([made(), made()]),
+    "runs of one name": lambda _: compare([built(), built()]),
     "other rows": lambda _: compare(
-        [made(), audit(TRUTH, TRUTH, PLACES[::-1], name="after", interval=QUICK)]
+        [built(), audit(TRUTH, TRUTH, PLACES[::-1], name="after", interval=QUICK)]
     ),
-    "clusters of one run only": lambda _: both(clusters=[i // 2 for i in range(120)]),
-    "other settings": lambda _: both(interval=Bootstrap(200)),
-    "other sets of classes": lambda _: both(harmful=["cat"]),
-    "a saved audit": lambda _: compare([Audit.from_json(made().to_json())]),
+    "clusters of one run only": lambda _: pair(clusters=[i // 2 for i in range(120)]),
+    "other settings": lambda _: pair(interval=Bootstrap(200)),
+    "other sets of classes": lambda _: pair(harmful=["cat"]),
+    "a saved audit": lambda _: compare([Audit.from_json(built().to_json())]),
     "images in another order": lambda _: compare(
-        [made(digests=DIGESTS), made(TRUTH, "after", digests=DIGESTS[::-1])]
+        [built(digests=DIGESTS), built(TRUTH, "after", digests=DIGESTS[::-1])]
     ),
     # thresholds
     "a threshold without a sign": thresholds("wga"),
@@ -145,13 +145,10 @@ CASES: dict[str, Callable[[Path], object]] = {
     ),
     "a file that is too large": too_large,
     "an audit with a number as text": read_audit("data", "n", value="600"),
-    "an audit with a truth value as number": read_audit("data", "n", value=True),
     "an audit with a field that is missing": read_audit("runs", 1, "name"),
-    "an audit with a field that is unknown": read_audit("runs", 0, "extra", value=1),
     "an audit with a rate above 1": read_audit(
         "runs", 0, "metrics", "bias", "value", value=7.5
     ),
-    "an audit without runs": read_audit("runs", value=[]),
     "an audit without the time": read_audit("provenance", "time"),
     "an audit without a group": read_audit("runs", 1, "groups", 1),
     "an audit without a class": read_audit("data", "targets", 1),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from internals import RateMetric, accuracy_by_group
+from internals import RateMetric, accuracy_by_group, pseudo_odds
 
 from fair_tta import metrics
 from fair_tta.auditing import Scores, audit
 from fair_tta.errors import FairTTAError
-from fair_tta.metrics import definitions
+from fair_tta.metrics import Bootstrap, definitions
 
 GENERATOR = np.random.default_rng(0)
 N = 400
@@ -79,16 +81,12 @@ def test_figures_by_group_and_changes_take_clusters_too() -> None:
 
 
 def test_few_clusters_are_refused() -> None:
-    few = np.arange(N) % 9
+    nine_persons = np.arange(N) % 9
     for name in definitions.METRICS:
-        with pytest.raises(
-            FairTTAError, match="`clusters` should be 10 or more persons"
-        ):
-            by_function(name, clusters=few)
-    with pytest.raises(
-        FairTTAError, match="`clusters` should be as long as `y_true`, 400"
-    ):
-        metrics.accuracy(TRUTH, ANSWERS, clusters=few[:9])
+        with pytest.raises(FairTTAError, match="10 or more persons"):
+            by_function(name, clusters=nine_persons)
+    with pytest.raises(FairTTAError, match="as long as `y_true`, 400"):
+        metrics.accuracy(TRUTH, ANSWERS, clusters=nine_persons[:9])
 
 
 def test_a_metric_whose_images_are_resampled_takes_no_clusters() -> None:
@@ -116,3 +114,38 @@ def test_the_interval_of_bias_is_not_accuracy_minus_that_of_the_worst_group() ->
     assert worst.low is not None
     assert bias.high is not None
     assert bias.high < float(accuracy) - worst.low - 0.005
+
+
+@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
+def test_an_interval_is_a_bootstrap_or_a_level_in_every_function() -> None:
+    columns = TRUTH, ANSWERS, GROUP
+    beliefs = [[0.9, 0.1], [0.2, 0.8]] * (N // 2)
+    functions: list[Callable[..., Any]] = [
+        *(partial(by_function, name) for name in definitions.METRICS),
+        partial(metrics.class_gaps, *columns),
+        partial(metrics.group_accuracy, *columns),
+        partial(metrics.group_rates, *columns),
+        partial(metrics.average_sensitive_indifference, entropies=ENTROPY),
+        partial(metrics.harm_rate, ANSWERS, GROUP, ["0"]),
+        partial(metrics.harm_rate_change, TRUTH, ANSWERS, GROUP, ["0"]),
+        partial(pseudo_odds, [[0, 1] * (N // 2)], beliefs, beliefs),
+    ]
+    for function in functions:
+        estimate = function(interval=0.9)
+        assert estimate == function(interval=Bootstrap(level=0.9)), function
+        assert estimate != function(interval=0.99), function
+        with pytest.raises(FairTTAError, match="should be a Bootstrap or a level"):
+            function(interval="0.9")
+        with pytest.raises(FairTTAError, match="`level` should lie between 0 and 1"):
+            function(interval=2)
+
+
+def test_without_an_interval_groups_have_only_values() -> None:
+    columns = TRUTH, ANSWERS, GROUP
+    rates = metrics.group_rates(*columns, interval=None)["1", "1"]
+    gaps = metrics.class_gaps(*columns, interval=None)["1"]
+    accuracy = metrics.group_accuracy(*columns, interval=None)["1"]
+    harm = metrics.harm_rate(ANSWERS, GROUP, ["0"], interval=None)["1"]
+    estimates = [*vars(rates).values(), *vars(gaps).values(), accuracy, harm]
+    assert all(estimate.value is not None for estimate in estimates)
+    assert all(estimate.low is None for estimate in estimates)

@@ -14,22 +14,24 @@ from fair_tta.metrics.definitions import METRICS
 
 
 def drawn(n: int = 400, seed: int = 0) -> dict[str, Any]:
-    """Answers of two runs with confidences; the second is less sure of itself."""
+    """Answers of two runs with confidences; the second is less confident."""
     generator = np.random.default_rng(seed)
     truth = np.arange(n) % 2
     group = np.arange(n) // 2 % 2
-    sure = generator.uniform(0.6, 1.0, (2, n))
-    sure[1] = 0.5 + 0.6 * (sure[1] - 0.5)
-    right = generator.random(n) < np.where(group == 0, 0.9, 0.7)
-    kept = np.where(generator.random(n) < 0.1, ~right, right)
+    confidence = generator.uniform(0.6, 1.0, (2, n))
+    confidence[1] = 0.5 + 0.6 * (confidence[1] - 0.5)
+    is_right = generator.random(n) < np.where(group == 0, 0.9, 0.7)
+    is_right_after = np.where(generator.random(n) < 0.1, ~is_right, is_right)
     entropy = generator.uniform(0.2, 0.8, (2, n))
-    runs = [Scores(confidence=c, entropy=e) for c, e in zip(sure, entropy, strict=True)]
+    scores = tuple(
+        Scores(confidence=confidence[run], entropy=entropy[run]) for run in range(2)
+    )
     return {
         "y_true": truth.tolist(),
-        "before": np.where(right, truth, 1 - truth).tolist(),
-        "after": np.where(kept, truth, 1 - truth).tolist(),
+        "before": np.where(is_right, truth, 1 - truth).tolist(),
+        "after": np.where(is_right_after, truth, 1 - truth).tolist(),
         "sensitive": group.tolist(),
-        "scores": (runs[0], runs[1]),
+        "scores": scores,
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import chain, combinations
+from itertools import combinations
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -20,9 +21,9 @@ from fair_tta.metrics.simplex import (
 
 
 def simplex(n: int) -> st.SearchStrategy[Tensor]:
-    # small whole numbers make ties and zeros likely
-    whole = st.lists(st.integers(0, 4), min_size=n, max_size=n).filter(any)
-    return whole.map(lambda w: torch.tensor(w, dtype=torch.float64) / sum(w))
+    # Small integers make ties and zeros likely.
+    weights = st.lists(st.integers(0, 4), min_size=n, max_size=n).filter(any)
+    return weights.map(lambda w: torch.tensor(w, dtype=torch.float64) / sum(w))
 
 
 pairs = st.integers(2, 5).flatmap(lambda n: st.tuples(simplex(n), simplex(n)))
@@ -55,32 +56,29 @@ def test_iii_the_universal_bound_is_weaker(pair: tuple[Tensor, Tensor]) -> None:
 @given(vectors)
 def test_collapse_distance_equals_the_search_over_all_sets(p: Tensor) -> None:
     """The paper's formula, literally: a maximum over all sets of other entries."""
-    lead, values = int(p.argmax()), p.tolist()
-    others = [i for i in range(len(p)) if i != lead]
-    best = 0.0
-    for omega in chain.from_iterable(
-        combinations(others, m) for m in range(len(others) + 1)
-    ):
-        share = 1 / (1 + len(omega))
-        best = max(
-            best,
-            abs(values[lead] - share)
-            + sum(abs(values[i] - (share if i in omega else 0)) for i in others),
-        )
-    assert abs(float(collapse_distance(p)) - best / 2) < 1e-12
+    lead = int(p.argmax())
+    values = p.tolist()
+    rest = [i for i in range(len(p)) if i != lead]
+    largest = 0.0
+    for size in range(len(rest) + 1):
+        for omega in combinations(rest, size):
+            share = 1 / (1 + size)
+            changes = [abs(values[lead] - share)]
+            changes += [abs(values[i] - share * (i in omega)) for i in rest]
+            largest = max(largest, sum(changes))
+    assert abs(float(collapse_distance(p)) - largest / 2) < 1e-12
 
 
 @given(vectors)
 def test_the_margin_is_attained(p: Tensor) -> None:
     """At the margin the second largest draws level."""
-    lead = int(p.argmax())
-    if p.shape[0] > 1 and float(flip_margin(p)) > 0:
-        q = p.clone()
-        second = int(p.topk(2).indices[1])
-        q[lead] -= flip_margin(p)
-        q[second] += flip_margin(p)
-        assert abs(float(distance(p, q) - flip_margin(p))) < 1e-12
-        assert abs(float(q[lead] - q[second])) < 1e-12
+    lead, second = p.topk(2).indices.tolist()
+    margin = flip_margin(p)
+    q = p.clone()
+    q[lead] -= margin
+    q[second] += margin
+    assert abs(float(distance(p, q) - margin)) < 1e-12
+    assert abs(float(q[lead] - q[second])) < 1e-12
 
 
 @given(pairs)
@@ -104,88 +102,97 @@ def test_batches() -> None:
     torch.testing.assert_close(collapse_distance(p)[1, 2], collapse_distance(p[1, 2]))
 
 
-# --------------------------------------------------------------------------- steps
+# Steps
 
 
 def softmax_of(t: Tensor, slopes: Tensor, offsets: Tensor) -> Tensor:
-    """A vector that depends on parameters: ``[n], [K, n], [K] -> [K]``."""
+    """Return a vector that depends on parameters: ``[n], [K, n], [K] -> [K]``."""
     return (slopes @ t + offsets).softmax(-1)
 
 
-def drawn_step(
-    seed: int, classes: int, count: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Parameters, slopes, offsets, and the gradient of some loss."""
+class Step(NamedTuple):
+    """Parameters `t`, what the vector makes of them, and the gradient of some loss."""
+
+    t: Tensor
+    slopes: Tensor
+    offsets: Tensor
+    loss_gradient: Tensor
+
+    @property
+    def p(self) -> Tensor:
+        return self.moved_by(torch.zeros_like(self.t))
+
+    @property
+    def gradients(self) -> Tensor:
+        jacobian = torch.func.jacrev(softmax_of)
+        return torch.as_tensor(jacobian(self.t, self.slopes, self.offsets))
+
+    def moved_by(self, change: Tensor) -> Tensor:
+        return softmax_of(self.t + change, self.slopes, self.offsets)
+
+
+def draw_step(seed: int, classes: int, parameters: int) -> Step:
     generator = torch.Generator().manual_seed(seed)
-    shapes = (count,), (classes, count), (classes,), (count,)
-    t, slopes, offsets, g = (
-        torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes
-    )
-    return t, slopes, offsets, g
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    slopes = normal(classes, parameters)
+    return Step(normal(parameters), slopes, normal(classes), normal(parameters))
 
 
-steps = st.tuples(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 8))
+steps = st.builds(
+    draw_step, st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 8)
+)
 
 
 @given(steps)
-def test_a_short_step_goes_as_far_as_the_formula_says(
-    case: tuple[int, int, int],
-) -> None:
+def test_a_short_step_goes_as_far_as_the_formula_says(step: Step) -> None:
     """The error is of second order: a hundredth of the rate, a ten thousandth of the error."""
-    t, slopes, offsets, g = drawn_step(*case)
-    p = softmax_of(t, slopes, offsets)
-    gradients = torch.func.jacrev(softmax_of)(t, slopes, offsets)
-    # |d/dt|^2 of each entry is at most 2 |slopes|^2, so the second order is below this
-    curvature = float(len(p) * slopes.square().sum() * g.square().sum())
+    g = step.loss_gradient
+    # |d/dt|^2 of each entry is at most 2 |slopes|^2, so the second order is below this.
+    curvature = len(step.p) * step.slopes.square().sum() * g.square().sum()
     for rate in (1e-3, 1e-5):
-        moved = softmax_of(t - rate * g, slopes, offsets)
-        expected = float(step_distance(gradients, g, rate))
-        assert abs(float(distance(p, moved)) - expected) <= curvature * rate**2 + 1e-14
+        moved = step.moved_by(-rate * g)
+        expected = float(step_distance(step.gradients, g, rate))
+        error = abs(float(distance(step.p, moved)) - expected)
+        assert error <= float(curvature) * rate**2 + 1e-14
 
 
 @given(steps, st.floats(0, 10), st.floats(0, 10))
 def test_the_formula_of_the_paper_literally(
-    case: tuple[int, int, int], target: float, sensitive: float
+    step: Step, target: float, sensitive: float
 ) -> None:
     """With the gradient of the target's entropy written out, and weights of both losses."""
-    t, slopes, offsets, other = drawn_step(*case)
-    p = softmax_of(t, slopes, offsets)
-    gradients = torch.func.jacrev(softmax_of)(t, slopes, offsets)
-    rate, total = 0.01, 0.0
-    for i in range(len(p)):
-        inner = sensitive * sum(
-            float(a * b) for a, b in zip(other, gradients[i], strict=True)
-        )
-        for j in range(len(p)):
-            product = sum(
-                float(a * b) for a, b in zip(gradients[j], gradients[i], strict=True)
-            )
-            inner -= target * (1 + math.log(float(p[j]))) * product
-        total += abs(inner)
+    gradients = step.gradients
+    total = 0.0
+    for i in range(len(step.p)):
+        slope = sensitive * float(step.loss_gradient @ gradients[i])
+        for j in range(len(step.p)):
+            product = float(gradients[j] @ gradients[i])
+            slope -= target * (1 + math.log(float(step.p[j]))) * product
+        total += abs(slope)
 
     def entropy(t: Tensor) -> Tensor:
-        q = softmax_of(t, slopes, offsets)
+        q = softmax_of(t, step.slopes, step.offsets)
         return -(q * q.log()).sum()
 
-    loss_gradient = target * torch.func.grad(entropy)(t) + sensitive * other
-    found = float(step_distance(gradients, loss_gradient, rate))
-    assert found == pytest.approx(rate * total / 2, rel=1e-9, abs=1e-12)
+    entropy_gradient = torch.func.grad(entropy)(step.t)
+    loss_gradient = target * entropy_gradient + sensitive * step.loss_gradient
+    length = float(step_distance(gradients, loss_gradient, 0.01))
+    assert length == pytest.approx(0.01 * total / 2, rel=1e-9, abs=1e-12)
 
 
 @given(steps, st.floats(-5, 5))
-def test_a_step_is_linear_in_rate_and_gradient(
-    case: tuple[int, int, int], factor: float
-) -> None:
-    t, slopes, offsets, g = drawn_step(*case)
-    gradients = torch.func.jacrev(softmax_of)(t, slopes, offsets)
-    plain = float(step_distance(gradients, g, 0.1))
-    assert float(step_distance(gradients, factor * g, 0.1)) == pytest.approx(
-        abs(factor) * plain
-    )
-    assert float(step_distance(gradients, g, 0.7)) == pytest.approx(7 * plain)
-    assert plain <= float(0.1 * gradients.norm(dim=-1).sum() * g.norm() / 2) + 1e-12
-    order = torch.randperm(len(gradients))
-    assert float(step_distance(gradients[order], g, 0.1)) == pytest.approx(plain)
+def test_a_step_is_linear_in_rate_and_gradient(step: Step, factor: float) -> None:
+    gradients = step.gradients
+    g = step.loss_gradient
+    length = float(step_distance(gradients, g, 0.1))
+    scaled = float(step_distance(gradients, factor * g, 0.1))
+    assert scaled == pytest.approx(abs(factor) * length)
+    assert float(step_distance(gradients, g, 0.7)) == pytest.approx(7 * length)
+    bound = 0.1 * gradients.norm(dim=-1).sum() * g.norm() / 2
+    assert length <= float(bound) + 1e-12
 
 
 def test_steps_across_all_gradients_or_of_none_go_nowhere() -> None:
@@ -196,13 +203,10 @@ def test_steps_across_all_gradients_or_of_none_go_nowhere() -> None:
 
 def test_batches_of_steps() -> None:
     generator = torch.Generator().manual_seed(0)
-    gradients, g = (
-        torch.rand(3, 4, 5, generator=generator),
-        torch.rand(3, 5, generator=generator),
-    )
+    gradients = torch.rand(3, 4, 5, generator=generator)
+    g = torch.rand(3, 5, generator=generator)
     rates = torch.rand(3, generator=generator)
-    found = step_distance(gradients, g, rates)
-    assert found.shape == (3,)
-    torch.testing.assert_close(
-        found[1], step_distance(gradients[1], g[1], float(rates[1]))
-    )
+    lengths = step_distance(gradients, g, rates)
+    assert lengths.shape == (3,)
+    expected = step_distance(gradients[1], g[1], float(rates[1]))
+    torch.testing.assert_close(lengths[1], expected)

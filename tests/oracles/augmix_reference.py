@@ -88,8 +88,8 @@ def crop_flip(
     box: tuple[int, int, int, int],
     flip: bool,
 ) -> Image.Image:
-    top, left, height, width = box
-    crop = image.crop((left, top, left + width, top + height))
+    top, remaining, height, width = box
+    crop = image.crop((remaining, top, remaining + width, top + height))
     crop = crop.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     return ImageOps.mirror(crop) if flip else crop
 

@@ -76,11 +76,13 @@ class LiteralText:
         """Embeddings ``[n, w]`` of the context tokens, which every prompt of the task holds."""
         lists = []
         for prompt in task.all_prompts():
-            ids, _, places = self.tokens(prompt)
-            lists.append([int(ids[place]) for place in places])
+            ids, _, indices = self.tokens(prompt)
+            lists.append([int(ids[index]) for index in indices])
         first = lists[0]
         assert first, "no context tokens"
-        assert all(one == first for one in lists), f"the context tokens differ: {lists}"
+        assert all(token_list == first for token_list in lists), (
+            f"the context tokens differ: {lists}"
+        )
         with torch.no_grad():
             vectors: Tensor = self.embedding(
                 torch.tensor(first, device=self.embedding.weight.device)
@@ -100,10 +102,10 @@ class LiteralText:
             spliced = output.detach().clone()
             assert spliced.shape[:2] == (len(prompts), self.length)
             for row, prompt in enumerate(prompts):
-                _, _, places = self.tokens(prompt)
-                assert len(places) == len(context)
-                for i, place in enumerate(places):
-                    spliced[row, place] = context[i].to(spliced.dtype)
+                _, _, indices = self.tokens(prompt)
+                assert len(indices) == len(context)
+                for i, index in enumerate(indices):
+                    spliced[row, index] = context[i].to(spliced.dtype)
             return spliced.clone()  # some towers add positions in place
 
         handle = self.embedding.register_forward_hook(splice)
@@ -114,11 +116,11 @@ class LiteralText:
 
     def tokens(self, prompt: Prompt) -> tuple[Tensor, Tensor, list[int]]:
         """Ids and attention mask, both at full length, and the places of the context tokens."""
-        ids, mask, places = (
+        ids, mask, indices = (
             self._hf(prompt) if self.kind == "hf" else self._openclip(prompt)
         )
         assert len(ids) == len(mask) == self.length, "the prompt is too long"
-        return ids, mask, places
+        return ids, mask, indices
 
     def _call(self, prompts: Sequence[Prompt]) -> Tensor:
         device = self.embedding.weight.device
@@ -138,7 +140,7 @@ class LiteralText:
     def _hf(self, prompt: Prompt) -> tuple[Tensor, Tensor, list[int]]:
         text = "".join(part for part, _ in prompt)
         in_name = [is_name for part, is_name in prompt for _ in part]
-        found = self.tokenizer(
+        encoded = self.tokenizer(
             text,
             padding="max_length",
             max_length=self.length,
@@ -146,9 +148,9 @@ class LiteralText:
             return_offsets_mapping=True,
             return_special_tokens_mask=True,
         )
-        places = []
-        for place, (start, end) in enumerate(found["offset_mapping"]):
-            if found["special_tokens_mask"][place]:  # also padding
+        indices = []
+        for index, (start, end) in enumerate(encoded["offset_mapping"]):
+            if encoded["special_tokens_mask"][index]:  # also padding
                 continue
             letters = [i for i in range(start, end) if not text[i].isspace()]
             if not letters:  # a lone space belongs to the word that it begins
@@ -156,31 +158,35 @@ class LiteralText:
                     :1
                 ]
             if not any(in_name[i] for i in letters):
-                places.append(place)
+                indices.append(index)
         return (
-            torch.tensor(found["input_ids"]),
-            torch.tensor(found["attention_mask"]),
-            places,
+            torch.tensor(encoded["input_ids"]),
+            torch.tensor(encoded["attention_mask"]),
+            indices,
         )
 
     def _openclip(self, prompt: Prompt) -> tuple[Tensor, Tensor, list[int]]:
-        whole = self.tokenizer.encode("".join(part for part, _ in prompt))
+        token_ids = self.tokenizer.encode("".join(part for part, _ in prompt))
         pieces: list[int] = []
-        places = []
+        indices = []
         for part, is_name in prompt:
             new = self.tokenizer.encode(part)
             if not is_name:
-                places += [
+                indices += [
                     1 + len(pieces) + i for i in range(len(new))
                 ]  # 1: start of text
             pieces += new
-        assert pieces == whole, "a token crosses the border of a name"
+        assert pieces == token_ids, "a token crosses the border of a name"
         ids = self.tokenizer(
             ["".join(part for part, _ in prompt)], context_length=self.length
         )[0]
-        ends = [self.tokenizer.sot_token_id, *whole, self.tokenizer.eot_token_id]
-        assert ids[: len(ends)].tolist() == ends
-        return ids, (torch.arange(self.length) < len(ends)).long(), places
+        full_ids = [
+            self.tokenizer.sot_token_id,
+            *token_ids,
+            self.tokenizer.eot_token_id,
+        ]
+        assert ids[: len(full_ids)].tolist() == full_ids
+        return ids, (torch.arange(self.length) < len(full_ids)).long(), indices
 
 
 # --- probabilities and entropies -------------------------------------------------------------
@@ -300,11 +306,11 @@ def upgrad_aggregate(jacobian: Tensor, pref: Tensor) -> Tensor:
             jacobian.dtype
         )  # the quadratic programme is singular, or nearly
     projector = QuadprogProjector(norm_eps=0.0, reg_eps=0.0)
-    found: Tensor = UPGrad(pref_vector=pref, projector=projector)(rows)
-    assert float((found - closed).norm()) <= 1e-6 * float(pref @ norms), (
+    direction: Tensor = UPGrad(pref_vector=pref, projector=projector)(rows)
+    assert float((direction - closed).norm()) <= 1e-6 * float(pref @ norms), (
         "UPGrad: two answers"
     )
-    return found.to(jacobian.dtype)
+    return direction.to(jacobian.dtype)
 
 
 # --- FairTPT and TPT -------------------------------------------------------------------------
@@ -441,13 +447,13 @@ def _answer(text: LiteralText, task: Task, view: Tensor, context: Tensor) -> Ten
     prompts = task.target_prompts
     if context.ndim == 2:
         return log_probabilities(text, prompts, context, view)[0].exp()
-    own = torch.cat(
+    joined = torch.cat(
         [text.features([p], at) for p, at in zip(prompts, context, strict=True)]
     )
-    own = own.to(view.dtype)  # the class y with its own context
-    own = own / own.norm(dim=1, keepdim=True)
+    joined = joined.to(view.dtype)  # the class y with its own context
+    joined = joined / joined.norm(dim=1, keepdim=True)
     return torch.softmax(
-        text.scale * (view / view.norm(dim=1, keepdim=True)) @ own.T, dim=1
+        text.scale * (view / view.norm(dim=1, keepdim=True)) @ joined.T, dim=1
     )[0]
 
 
@@ -523,12 +529,12 @@ class Calibration:
         eye = torch.eye(d, dtype=torch.float64)
         weight = math.sqrt(self.lam / len(self.differences))
         rows = [torch.eye(d * d, dtype=torch.float64)]
-        wanted = [self.initial.flatten()]
+        contexts = [self.initial.flatten()]
         for difference in self.differences:
             rows.append(weight * torch.kron(eye, difference[None]))
-            wanted.append(torch.zeros(d, dtype=torch.float64))
+            contexts.append(torch.zeros(d, dtype=torch.float64))
         solution: Tensor = torch.linalg.lstsq(
-            torch.cat(rows), torch.cat(wanted)[:, None]
+            torch.cat(rows), torch.cat(contexts)[:, None]
         ).solution
         return solution.view(d, d)
 

@@ -91,7 +91,7 @@ def drawn_question(
         [parts(templates._sensitive_prompts(names)) for names in attributes],
         joint,
     )
-    views = clf.encode([one.image for one in world.draw(images, seed=seed)])
+    views = clf.encode([drawn.image for drawn in world.draw(images, seed=seed)])
     text = literal.LiteralText(twin, "hf", backend.tokenizer)
     text.scale = text.scale if scale is None else scale
     return Question(name, clf._task, text, plain, views)
@@ -115,10 +115,10 @@ def answers(
     together = adapter.adapt(question.task, question.views)
     assert together.relative_step is not None
     for i, views in enumerate(question.views):
-        alone = adapter.adapt(question.task, views[None])
-        found = together.probabilities[i].tolist()
+        single = adapter.adapt(question.task, views[None])
+        batched = together.probabilities[i].tolist()
         step = float(together.relative_step[i])
-        exact = found
+        exact = batched
         if is_exact:
             result = literal.fair_tpt(
                 question.text,
@@ -128,12 +128,12 @@ def answers(
                 upgrad=method is FairTPTMO,
             )
             step, exact = result.relative_step, result.probabilities.tolist()
-        yield Answer(step, found, alone.probabilities[0].tolist(), exact)
+        yield Answer(step, batched, single.probabilities[0].tolist(), exact)
 
 
-def largest(one: list[float], other: list[float]) -> float:
+def largest(first: list[float], second: list[float]) -> float:
     """The largest difference."""
-    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+    return max(abs(a - b) for a, b in zip(first, second, strict=True))
 
 
 def _questions(images: int, seeds: int) -> Iterator[Question]:
@@ -150,11 +150,12 @@ def _questions(images: int, seeds: int) -> Iterator[Question]:
 def _print(title: str, steps: list[float], errors: list[float]) -> None:
     print(title)
     for low, high in pairwise(EDGES):
-        found = [e for step, e in zip(steps, errors, strict=True) if low < step <= high]
-        if found:
-            figures = (
-                f"n {len(found)}, median {np.median(found):.1e}, max {max(found):.1e}"
-            )
+        in_range = [
+            e for step, e in zip(steps, errors, strict=True) if low < step <= high
+        ]
+        if in_range:
+            median = np.median(in_range)
+            figures = f"n {len(in_range)}, median {median:.1e}, max {max(in_range):.1e}"
             print(f"  steps {low:g} to {high:g}: {figures}")
 
 
@@ -170,34 +171,38 @@ def main() -> None:
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = [
+    records = [
         answer
         for question in _questions(options.images, options.seeds)
         for method, loss in product((FairTPT, FairTPTMO), LOSSES)
         for answer in answers(question, method, loss, is_exact=options.against is None)
     ]
-    steps = [answer.relative_step for answer in found]
+    steps = [answer.relative_step for answer in records]
     if options.save:
         options.save.write_text(
-            json.dumps([[a.relative_step, a.probabilities] for a in found])
+            json.dumps([[a.relative_step, a.probabilities] for a in records])
         )
     if options.against:
         kept = json.loads(options.against.read_text())
-        others = [
-            largest(a.probabilities, p) for a, (_, p) in zip(found, kept, strict=True)
+        slow_records = [
+            largest(a.probabilities, p) for a, (_, p) in zip(records, kept, strict=True)
         ]
-        _print("beside the answers that were kept", [step for step, _ in kept], others)
+        _print(
+            "beside the answers that were kept",
+            [step for step, _ in kept],
+            slow_records,
+        )
         return
     print(f"longest step: {max(steps):.0f}")
     _print(
         "beside exact arithmetic",
         steps,
-        [largest(a.probabilities, a.exact) for a in found],
+        [largest(a.probabilities, a.exact) for a in records],
     )
     _print(
         "alone and in a batch",
         steps,
-        [largest(a.probabilities, a.alone) for a in found],
+        [largest(a.probabilities, a.alone) for a in records],
     )
 
 

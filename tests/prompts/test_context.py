@@ -13,7 +13,7 @@ import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from internals import Prompt, PromptSet, SharedContext, check_prompt_length, parse_names
-from test_templates import PAIRS
+from test_prompt_templates import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fair_tta import Templates

@@ -25,19 +25,19 @@ def test_what_is_wrong_with_pages_is_told(tmp_path: Path) -> None:
     }
     for name, body in pages.items():
         (tmp_path / f"{name}.html").write_text(PAGE + body)
-    found = page_widths.look(tmp_path, tmp_path / "shots")
-    told = [line.partition(" pixels: ") for line in found]
+    lines = page_widths.look(tmp_path, tmp_path / "shots")
+    page_lines = [line.partition(" pixels: ") for line in lines]
     assert ("wide.html at 380", "it is 808 wide, because of DIV.") in [
-        (a, c) for a, _, c in told
+        (a, c) for a, _, c in page_lines
     ]
     assert not [
-        line for line in found if line.startswith(("good.html", "wide.html at 1280"))
+        line for line in lines if line.startswith(("good.html", "wide.html at 1280"))
     ]
-    silent = [line for line in found if line.startswith("silent.html at 1280")]
+    silent = [line for line in lines if line.startswith("silent.html at 1280")]
     assert len(silent) == 2
     assert "gone.png is missing" in silent[0]
     assert "has no alt text" in silent[1]
-    curious = [line for line in found if line.startswith("curious.html at 380")]
+    curious = [line for line in lines if line.startswith("curious.html at 380")]
     assert curious == [
         "curious.html at 380 pixels: it asks for http://localhost:9/a.js"
     ]

@@ -21,21 +21,21 @@ def test_the_pictures_of_the_docs_are_in_order() -> None:
 
 
 def test_every_picture_is_one_that_the_command_makes() -> None:
-    there = {
+    existing = {
         p.stem for p in DOCS.iterdir() if p.suffix in (".svg", ".png", ".webp", ".jpg")
     }
-    there = {name for name in there if not name.startswith(("app-", "effect-"))}
-    assert there == set(pictures.EVERY) - {"app", "effect"}
+    existing = {name for name in existing if not name.startswith(("app-", "effect-"))}
+    assert existing == set(pictures.EVERY) - {"app", "effect"}
 
 
 def test_no_picture_asks_another_host() -> None:
     for path in DOCS.glob("*.svg"):
-        found = set(
+        shown_files = set(
             re.findall(
                 r"(?:href|src)=\"(https?:[^\"]+)|url\((https?:[^)]+)", path.read_text()
             )
         )
-        assert not found, path.name
+        assert not shown_files, path.name
 
 
 def test_captions_name_a_command() -> None:
@@ -47,8 +47,8 @@ def test_captions_name_a_command() -> None:
         parts = text.split("\n\n")
         for k, part in enumerate(parts):
             if part.startswith("!["):
-                around = parts[max(0, k - 1)] + parts[k + 1]
-                assert "`python " in around, (page.name, part[:60])
+                neighbours = parts[max(0, k - 1)] + parts[k + 1]
+                assert "`python " in neighbours, (page.name, part[:60])
 
 
 def test_what_is_wrong_is_told(tmp_path: Path) -> None:
@@ -91,18 +91,18 @@ def test_pixels_are_drawn_where_they_are(tmp_path: Path) -> None:
 
 
 def test_every_package_is_drawn() -> None:
-    shown = (DOCS / "architecture.svg").read_text("utf-8")
+    drawing = (DOCS / "architecture.svg").read_text("utf-8")
     drawn = {
         name
         for row in (*picture_house.LAB, *picture_house.CORE)
         for name in row.split(" | ")
     }
     for name in drawn:
-        assert name in shown, "python tools/pictures.py --only architecture"
+        assert name in drawing, "python tools/pictures.py --only architecture"
     root = DOCS.parent / "src" / "fair_tta"
     packages = [*root.glob("*/__init__.py"), *root.glob("lab/*/__init__.py")]
-    found = {path.parent.name for path in packages}
-    assert found - {"lab", "miniature"} <= drawn
+    folders = {path.parent.name for path in packages}
+    assert folders - {"lab", "miniature"} <= drawn
 
 
 def test_tables_of_pages_are_read(

@@ -20,11 +20,11 @@ def test_files_become_addresses_and_pictures_raw_files() -> None:
 
 def test_every_link_of_the_readme_leads_to_a_file() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    made = absolute(text, "https://host/o/n", "v1")
-    found = re.findall(r"https://host/o/n/(?:raw|blob)/v1/([^)#]+)", made)
-    assert len(found) > 10
-    assert [name for name in found if not (ROOT / name).is_file()] == []
-    links = re.findall(r"\]\(([^)]+)\)", made)
+    absolute_text = absolute(text, "https://host/o/n", "v1")
+    linked = re.findall(r"https://host/o/n/(?:raw|blob)/v1/([^)#]+)", absolute_text)
+    assert len(linked) > 10
+    assert [name for name in linked if not (ROOT / name).is_file()] == []
+    links = re.findall(r"\]\(([^)]+)\)", absolute_text)
     assert all(link.startswith("https://") for link in links)
 
 

@@ -37,13 +37,13 @@ def jobs(name: str) -> dict[str, str]:
 
 
 def test_no_action_comes_from_a_branch() -> None:
-    found = [
+    unpinned = [
         use
         for path in WORKFLOWS
         for use in pin_actions.USES.finditer(path.read_text("utf-8"))
     ]
-    assert len(found) > 20
-    for use in found:
+    assert len(unpinned) > 20
+    for use in unpinned:
         is_pinned = pin_actions.PINNED.fullmatch(use["ref"])
         version = use["tag"] if is_pinned else use["ref"]
         assert pin_actions.TAG.fullmatch(version), use[0]
@@ -51,12 +51,12 @@ def test_no_action_comes_from_a_branch() -> None:
 
 def test_actions_are_pinned_to_the_newest_commit_of_their_version() -> None:
     text = "  - uses: a/b@v5\n  - uses: a/b/c@v5.2.1\n    with: {}\n"
-    once = pin_actions.pinned(text, lambda _: TAGS)
+    pinned = pin_actions.pinned(text, lambda _: TAGS)
     pin = f"{'b' * 40} # v5.10.0"
-    assert once == f"  - uses: a/b@{pin}\n  - uses: a/b/c@{pin}\n    with: {{}}\n"
-    assert pin_actions.pinned(once, lambda _: TAGS) == once
+    assert pinned == f"  - uses: a/b@{pin}\n  - uses: a/b/c@{pin}\n    with: {{}}\n"
+    assert pin_actions.pinned(pinned, lambda _: TAGS) == pinned
     assert pin_actions.unpinned(text) == ["uses: a/b@v5", "uses: a/b/c@v5.2.1"]
-    assert not pin_actions.unpinned(once)
+    assert not pin_actions.unpinned(pinned)
     for wrong in ("main", "release/v1", "d" * 40):
         with pytest.raises(SystemExit, match="names neither a version nor a commit"):
             pin_actions.pinned(f"uses: a/b@{wrong}\n", lambda _: TAGS)
@@ -78,10 +78,10 @@ def test_workflows_are_written_and_checked(
 
 
 def test_commits_of_annotated_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "1\trefs/tags/v1\n2\trefs/tags/v2\n3\trefs/tags/v2^{}\n"
+    refs = "1\trefs/tags/v1\n2\trefs/tags/v2\n3\trefs/tags/v2^{}\n"
 
     def answer(*_: Any, **__: Any) -> Any:
-        return type("Answer", (), {"stdout": said})
+        return type("Answer", (), {"stdout": refs})
 
     monkeypatch.setattr("subprocess.run", answer)
     assert pin_actions.ask_github("a/b") == {"v1": "1", "v2": "3"}

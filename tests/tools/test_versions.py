@@ -18,36 +18,36 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def words(form: str, home: Path, *more: str) -> list[str]:
-    found = commands(FORMS[form], home, "3.11", [*more])
-    return [" ".join(map(str, command)) for _, command in found]
+def words(form: str, home: Path, *arguments: str) -> list[str]:
+    command_list = commands(FORMS[form], home, "3.11", [*arguments])
+    return [" ".join(map(str, command)) for _, command in command_list]
 
 
 def test_every_form_has_a_python_of_its_own(home: Path) -> None:
     for form in FORMS:
-        venv, *others = words(form, home)
+        venv, *later = words(form, home)
         assert venv.endswith(f"venv --quiet --python 3.11 {home / 'env'}")
-        assert all(str(home / "env") in command for command in others)
+        assert all(str(home / "env") in command for command in later)
 
 
 def test_lowest_takes_the_lower_bounds_of_the_tree(home: Path) -> None:
-    _, install, _, where, tests = words("lowest", home, "-k", "prompts")
+    _, install, _, python, tests = words("lowest", home, "-k", "prompts")
     assert "--resolution lowest-direct" in install
     (also,) = FORMS["lowest"].also
     assert install.endswith(f"{also} --editable .[test-core]")
     bound = also.replace("==", ">=").removesuffix(".0")
     assert f'"{bound}"' in (ROOT / "pyproject.toml").read_text("utf-8")
-    assert repr(str(home / "tree")) in where
+    assert repr(str(home / "tree")) in python
     assert "-W ignore::DeprecationWarning" in tests
     assert tests.endswith("-k prompts")
 
 
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
 def test_what_is_built_is_not_the_tree(form: str, home: Path) -> None:
-    _, install, _, where, tests = words(form, home)
+    _, install, _, python, tests = words(form, home)
     assert "--editable" not in install
     assert install.endswith("fair_tta-1-py3-none-any.whl[test]")
-    assert "'site-packages'" in where
+    assert "'site-packages'" in python
     assert "-m pytest -n 2" in tests
     assert "-W" not in tests
 

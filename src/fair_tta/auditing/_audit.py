@@ -190,6 +190,7 @@ class Audit(JsonDocument):
             run: its name, the first if None.
             axes: where to draw, new ones if None; ``axes.figure.savefig(path)`` saves these.
         """
+        # Groups without images have no accuracy and no line
         figures_of_run = self.document.runs[self._index_of(run)]
         accuracies: list[tuple[str, float, Estimate]] = []
         for group in figures_of_run.groups:
@@ -218,6 +219,8 @@ class Audit(JsonDocument):
                 markerfacecolor="white" if is_small else "tab:blue",
                 zorder=2,
             )
+
+        # The accuracy of all images, to compare the groups with
         overall = figures_of_run.metrics.accuracy.value
         if overall is not None:
             axes.axvline(100 * overall, color="tab:orange", label="accuracy of all")

@@ -113,6 +113,7 @@ def _read_labels(
 ) -> list[Hashable]:
     """Return the labels in the classifier's words."""
     targets = classifier.targets
+    # Renames are keyed by the caller's labels, which may be numbers
     truth = [rename.get(label, label) for label in read_column("labels", labels)]
     unknown = sorted({repr(label) for label in truth if label not in targets})
     if unknown:

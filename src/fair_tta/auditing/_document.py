@@ -20,6 +20,7 @@ from fair_tta.metrics.definitions import METRICS
 SCHEMA_ID: Literal["fair-tta/audit/1"] = "fair-tta/audit/1"
 
 NonNegativeInt = Annotated[int, Meta(ge=0)]
+# Bounds are checked when a document is read, and are in its schema
 Rate = Annotated[float, Meta(ge=0, le=1)]
 Change = Annotated[float, Meta(ge=-1, le=1)]
 LabelByName = Mapping[str, str]
@@ -373,6 +374,7 @@ class Machine(DocumentPart, frozen=True):
     accelerator: str | None
 
 
+# These parts do not forbid unknown fields: a provenance is written by models and by callers, too
 class ModelFields(Struct, frozen=True):
     """The model; other fields are allowed."""
 
@@ -495,6 +497,7 @@ def schema() -> dict[str, Any]:
         [AuditDocument, Provenance], ref_template="#/$defs/{name}"
     )
     for part in parts.values():
+        # Docstrings are wrapped and indented
         part["description"] = " ".join(part["description"].split())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

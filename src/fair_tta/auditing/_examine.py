@@ -380,6 +380,7 @@ def _rare_groups(
     images: Floats, values: Sequence[str], targets: Sequence[str]
 ) -> list[str]:
     """Return the classes of values that too few images are perceived as, with their numbers."""
+    # Expected numbers are no integers: one decimal tells 29.6 from 30
     rare = []
     for value, images_of_value in zip(values, images, strict=True):
         for target, expected in zip(targets, images_of_value, strict=True):

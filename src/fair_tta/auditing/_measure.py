@@ -193,7 +193,7 @@ def audit_table(
     for sentence in unknown_answers:
         warnings.warn(sentence, UnknownAnswerWarning, stacklevel=3)
 
-    # The document; where the run comes from is null if nobody states it
+    # The document; where the run comes from is null if it is not stated
     data = doc.DataFields(
         n,
         data_hash,

@@ -231,6 +231,8 @@ def figures_of_run(
     """Return the first run of the table in figures."""
     scores = table.scores[0]
     confidence = scores.confidence
+
+    # The same images before adaptation, if the run reports them
     zero_shot_scores = None
     if scores.entropy_zero_shot is not None:
         zero_shot_scores = doc.ZeroShotScores(
@@ -302,6 +304,7 @@ def _gaps_of_classes(
     table: AnswerTable, bootstrap: Bootstrap
 ) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
+    # Images of each class; `NO_CLASS` is no class of any image
     counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
     gaps_by_class = gaps_of_classes(table, 0, bootstrap.level)
     for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):
@@ -397,6 +400,7 @@ def compare_with_first(
         indifference[attribute] = mean_score_change(
             table, before_entropy, after_entropy, bootstrap.level
         )
+    # Differences at the level of one comparison; those corrected for several were computed together
     differences = {
         metric.name: metric.difference(table, 0, after, bootstrap)
         for metric in doc.COMPARED_METRICS
@@ -443,7 +447,7 @@ def corrected_differences(
     return corrected
 
 
-class _Cell(NamedTuple):
+class _CellImages(NamedTuple):
     """The images of a class in a group, as a mask over all images."""
 
     target: str
@@ -470,7 +474,7 @@ def _compared_groups(
             changes=_count_changes(table, after, images, bootstrap),
         )
 
-    def change_in(cell: _Cell, error: float) -> Estimate:
+    def change_in(cell: _CellImages, error: float) -> Estimate:
         return share_estimate(
             table, cell.images, 1 - error, cell.name, was_right, is_right
         )
@@ -498,14 +502,14 @@ def _compared_groups(
         )
 
 
-def _cells(table: AnswerTable) -> Iterator[_Cell]:
+def _cells(table: AnswerTable) -> Iterator[_CellImages]:
     """Yield each class in each group, class by class."""
     for code, target in enumerate(table.targets):
         if target == NO_CLASS:
             continue
         for index, group in enumerate(table.groups):
             images = (table.truth == code) & (table.group_codes == index)
-            yield _Cell(str(target), index, group_label(target, *group), images)
+            yield _CellImages(str(target), index, group_label(target, *group), images)
 
 
 def _count_changes(

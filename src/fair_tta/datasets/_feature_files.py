@@ -89,10 +89,11 @@ def read_features(
     Raises:
         DatasetError: the file cannot be read, a row has no direction, or ids repeat or are missing.
     """
-    table = _read_vectors(Path(path), ID_COLUMNS if id_column is None else [id_column])
-    if id_column is not None and table.names is None:
+    usual_names = ID_COLUMNS if id_column is None else [id_column]
+    stored, _ = _read_file(Path(path), usual_names)
+    if id_column is not None and stored.ids is None:
         raise DatasetError(f"{str(path)!r} has no ids called {id_column!r}.")
-    return FeatureFile(Path(path), Features(table.vectors), table.names, table.missing)
+    return stored
 
 
 def read_text_features(
@@ -107,16 +108,16 @@ def read_text_features(
     Returns:
         ``{prompt: vector}``, and the logit scale, None if the file has none.
     """
-    table = _read_vectors(Path(path), _PROMPT_NAMES)
-    if table.names is None:
+    stored, scale = _read_file(Path(path), _PROMPT_NAMES)
+    if stored.ids is None:
         raise DatasetError(
             f"{str(path)!r} has no prompts: call them 'prompts', beside 'features'."
         )
-    if table.missing:
+    if stored.missing:
         raise DatasetError(
-            f"{str(path)!r} has prompts without a vector: {table.missing}."
+            f"{str(path)!r} has prompts without a vector: {stored.missing}."
         )
-    return dict(zip(table.names, table.vectors, strict=True)), table.scale
+    return dict(zip(stored.ids, stored.features.array, strict=True)), scale
 
 
 def is_feature_file(path: str | os.PathLike[str]) -> bool:
@@ -131,17 +132,15 @@ class _StoredArrays(NamedTuple):
     has_vector: npt.NDArray[np.bool_] | None = None
 
 
-class _NamedVectors(NamedTuple):
-    """Vectors ``[rows, dim]`` with their names, names without a vector, and the logit scale."""
+def _read_file(
+    path: Path, usual_names: Sequence[str]
+) -> tuple[FeatureFile, float | None]:
+    """Return the checked features of a file, and its logit scale, None if it has none.
 
-    vectors: npt.NDArray[Any]
-    names: list[str] | None
-    missing: list[str]
-    scale: float | None
-
-
-def _read_vectors(path: Path, usual_names: Sequence[str]) -> _NamedVectors:
-    """Return the checked vectors of a file; its names are the first array called as usual."""
+    Args:
+        path: the file.
+        usual_names: the array of ids or prompts has the first of these names that is there.
+    """
     if not is_feature_file(path):
         raise DatasetError(f"{str(path)!r} should be a file of {', '.join(_READERS)}.")
     open_file(path).close()  # raises an error that names the file
@@ -182,20 +181,17 @@ def _read_vectors(path: Path, usual_names: Sequence[str]) -> _NamedVectors:
         missing = [texts[row] for row in np.flatnonzero(~has_vector)]
         texts = [texts[row] for row in np.flatnonzero(has_vector)]
     _check_directions(path, vectors, texts)
-    return _NamedVectors(vectors, texts, missing, scale)
+    return FeatureFile(path, Features(vectors), texts, missing), scale
 
 
 def _choose_vectors(arrays: dict[str, Any]) -> str:
     """Return the name of the vectors: ``features``, or the only matrix of floats."""
-    if "features" in arrays:
+    if isinstance(arrays.get("features"), np.ndarray):
         return "features"
     matrices = []
     for name, array in arrays.items():
-        if (
-            isinstance(array, np.ndarray)
-            and array.ndim == 2
-            and array.dtype.kind == "f"
-        ):
+        is_matrix = isinstance(array, np.ndarray) and array.ndim == 2
+        if is_matrix and array.dtype.kind == "f":
             matrices.append(name)
     if len(matrices) != 1:
         raise ValueError(
@@ -210,10 +206,11 @@ def _choose_names(
     """Return the ids or prompts, None if there are none."""
     for usual_name in usual_names:
         if usual_name in arrays:
-            return [
-                name.decode() if isinstance(name, bytes) else name
-                for name in arrays[usual_name]
-            ]
+            names = list(arrays[usual_name])
+            for row, name in enumerate(names):
+                if isinstance(name, bytes):
+                    names[row] = name.decode()
+            return names
     return None
 
 

@@ -208,10 +208,13 @@ def _open_csv(
             headers[separator] = _strip_header(names)
     if not headers:
         next(split(_SEPARATORS[0]))  # raises
-    best = max(
-        headers,
-        key=lambda sign: (set(required) <= set(headers[sign]), len(headers[sign])),
-    )
+
+    def fit(separator: str) -> tuple[bool, int]:
+        """Return whether the header has the required columns, and how many columns."""
+        names = headers[separator]
+        return set(required) <= set(names), len(names)
+
+    best = max(headers, key=fit)
     header = headers[best]
 
     def read_lines(columns: Sequence[str]) -> Iterator[tuple[int, RawRow | None]]:

@@ -159,7 +159,7 @@ class LabelValues:
     def _read_records(
         self, allowed: Mapping[str, Collection[str]], check_images: bool
     ) -> list[tuple[Record | None, Problem | None]]:
-        """Return for each row the record, if its cells are there, and its problem, if any."""
+        """Return all rows as `_read_record` does, and problems of the file and the folder."""
         rows: list[tuple[Record | None, Problem | None]] = []
         located: LocatedImages = {}
         if check_images and self.labels.features is None:
@@ -186,7 +186,10 @@ class LabelValues:
         allowed: Mapping[str, Collection[str]],
         located: LocatedImages,
     ) -> tuple[Record | None, Problem | None]:
-        """Return the record of a row, if its cells are there, and its problem, if any."""
+        """Return the record of a row, None if a cell is missing, and its problem, if any.
+
+        Rows with a problem need their record too: labels of an image may contradict each other.
+        """
         labels = self.labels
         cells = row.cells
         line = f"{labels.file.name} line {row.line}"
@@ -229,8 +232,10 @@ class LabelValues:
 
 def _typing_ease(label: str) -> tuple[bool, int]:
     """Return a key that is largest for what can be typed as shown, of numbers the shortest."""
+    can_be_typed = escape_invisible(label) == label
     is_number = isinstance(cell_meaning(label), Decimal)
-    return escape_invisible(label) == label, -len(label) if is_number else 0
+    length = len(label) if is_number else 0
+    return can_be_typed, -length
 
 
 def _count_rows(number: int) -> str:

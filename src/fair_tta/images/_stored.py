@@ -274,11 +274,11 @@ def _refuse_rows(is_wrong: Tensor, reason: str, numbers: Sequence[int]) -> None:
     indices = is_wrong.any(1).nonzero().flatten().tolist()
     if not indices:
         return
-    listed = [str(numbers[index]) for index in indices[:5]]
+    listed = ", ".join(str(numbers[index]) for index in indices[:5])
     if len(indices) > 5:
-        listed.append("...")
+        listed += f" and {len(indices) - 5} more"
     raise FairTTAError(
-        f"`features` should not be {reason}: see row {', '.join(listed)}.",
+        f"`features` should not be {reason}: see row {listed}.",
         argument="features",
     )
 

@@ -196,6 +196,7 @@ class FolderRun:
     @cached_property
     def _names(self) -> dict[str, Sequence[str]]:
         """The labels of each column: those of the classifier, otherwise those of the file."""
+        # Labels of the classifier come first: all of them are reported, even without images
         labels = self.values.labels
         names: dict[str, Sequence[str]] = {labels.target: self.classifier.targets}
         for column in labels.sensitive:
@@ -262,6 +263,7 @@ class FolderRun:
             answers_file,
             _predictions_header(self.values.labels.sensitive, answers.tables),
         )
+        # Batches are answered in order, by this process or by others
         options = self.options
         adapters = answers.adapters.values()
         job = make_job(self.classifier, adapters, options.model)
@@ -315,6 +317,7 @@ class FolderRun:
         # Names of images are private unless the images are embedded anyway
         named = self.options.embed_images
         provenance["problems"] = answers.problems.to_dict(named=named)
+        # One audit for each method, of the same rows
         audits = []
         for name, table in answers.tables.items():
             audits.append(
@@ -362,6 +365,7 @@ class FolderRun:
 
     def _write(self, audit: Audit, gallery: GroupGallery) -> int:
         """Write the document, the report and the card; return how many images are embedded."""
+        # Of stored features there are no images to show
         images = []
         if self.options.embed_images and self.values.labels.features is None:
             images = gallery.images()

@@ -63,10 +63,11 @@ def predict_images(
         Path(out).mkdir(parents=True, exist_ok=True)
         keeping = Store(Path(out) / ROWS_FILE, restart=restart)
     with keeping as store:
+        # Rows are stored only if there is a folder for them
         job = make_job(classifier, adapters, model, stores_rows=out is not None)
         answered = Runner(job, engine or Local(), store).stream(
             images,
-            _image_source,
+            _source_of_entry,
             size=classifier._batch_size,
             seed=classifier._vision.seed,
             read_ahead=read_ahead,
@@ -145,6 +146,7 @@ def examine_folder(
         images=options.embed_images and out is not None,
         seed=classifier._vision.seed,
     )
+    # Features to fit on are kept until everything is answered, so that a killed run resumes
     if out is not None:
         rmtree(Path(out) / FITS_FOLDER, ignore_errors=True)
         examination.save(Path(out) / EXAMINATION_FILE)
@@ -214,10 +216,10 @@ class _UsableAnswers:
 
 def image_sources(images: Iterable[ImageEntry]) -> Iterator[ImageSource]:
     """Return the images among the entries, as the runner takes them."""
-    return filter(None, map(_image_source, images))
+    return filter(None, map(_source_of_entry, images))
 
 
-def _image_source(entry: ImageEntry) -> ImageSource | None:
+def _source_of_entry(entry: ImageEntry) -> ImageSource | None:
     if isinstance(entry, str):
         return ImageSource(entry, os.path.abspath(entry))
     return entry if isinstance(entry, ImageSource) else None

@@ -27,6 +27,7 @@ from fair_tta.metrics._columns import (
     number_in_order,
     read_column,
     read_sensitive,
+    sensitive_argument,
     unique_names,
 )
 from fair_tta.metrics._estimates import GroupBy, group_label, list_names
@@ -307,16 +308,17 @@ def read_answer_table(
     for attribute, column in columns.items():
         value_names = unique_names("values", listed_values.get(attribute), column)
         all_values[attribute] = value_names
-        described = f"`sensitive` ({attribute})"
-        codes = encode_names(described, "values", column, value_names)
+        codes = encode_names(
+            sensitive_argument(attribute), column, "values", value_names
+        )
         group_codes = group_codes * len(value_names) + codes
 
     return AnswerTable(
         names,
         all_values,
-        encode_names("`y_true`", "targets", truth, names),
+        encode_names("y_true", truth, "targets", names),
         group_codes,
-        tuple(encode_names("`y_pred`", "targets", run, names) for run in runs),
+        tuple(encode_names("y_pred", run, "targets", names) for run in runs),
         clusters=None if clusters is None else read_clusters(clusters, len(truth)),
     )
 
@@ -342,7 +344,8 @@ def _values_by_attribute(
     if not isinstance(values, Mapping):
         if len(attributes) != 1:
             raise FairTTAError(
-                "`values` should be {attribute: names} as there is not one attribute.",
+                "`values` should be {attribute: names} unless there is one attribute (got "
+                f"{len(attributes)} attributes).",
                 argument="values",
             )
         return {attributes[0]: values}

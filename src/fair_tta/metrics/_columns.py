@@ -74,8 +74,8 @@ def _raise_for_row(argument: str, column: list[Any]) -> None:
             )
         if is_missing(name):
             raise FairTTAError(
-                f"`{argument}` should have no missing values (row {row}): "
-                "give them a name of their own, such as 'unknown'.",
+                f"`{argument}` should have no missing values (row {row}): replace them with a "
+                "name such as 'unknown'.",
                 argument=argument,
             )
 
@@ -121,8 +121,15 @@ def read_sensitive(
                 f"attributes of `sensitive` should be strings (got {attribute!r}).",
                 argument="sensitive",
             )
-        columns[attribute] = read_column(f"sensitive[{attribute!r}]", column, length)
+        columns[attribute] = read_column(sensitive_argument(attribute), column, length)
     return columns
+
+
+def sensitive_argument(attribute: str) -> str:
+    """Return the words for the column of an attribute in messages."""
+    if attribute == DEFAULT_ATTRIBUTE:
+        return "sensitive"
+    return f"sensitive[{attribute!r}]"
 
 
 def _columns_of_frame(frame: Any) -> dict[str, Any]:
@@ -179,8 +186,8 @@ def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
         if len(same_text) > 1:
             typed = [f"{name!r} ({type(name).__name__})" for name in same_text]
             raise FairTTAError(
-                f"names of {argument} should differ in what can be seen (got "
-                f"{' and '.join(typed)}): write them in one way, all as text or all as numbers."
+                f"names of {argument} should differ visibly (got {' and '.join(typed)}): pass them "
+                "all as text or all as numbers."
             )
 
     # Texts may differ in characters that no reader sees.
@@ -189,20 +196,20 @@ def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
     if invisible:
         quoted = [f"'{escape_invisible(name)}'" for name in invisible[0]]
         raise FairTTAError(
-            f"names of {argument} should differ in what can be seen (got {' and '.join(quoted)}, "
-            "which look alike): write them in one way."
+            f"names of {argument} should differ visibly (got {' and '.join(quoted)}, which look "
+            "alike): use one spelling."
         )
 
 
 def encode_names(
-    described: str, argument: str, column: list[Hashable], names: tuple[Hashable, ...]
+    argument: str, column: list[Hashable], listed_in: str, names: tuple[Hashable, ...]
 ) -> Ints:
     """Return the position of each value of a column in `names`.
 
     Args:
-        described: the column, in error messages.
-        argument: the argument that lists the names, in error messages.
+        argument: the argument with the column.
         column: ``[images]`` names.
+        listed_in: the argument that lists the names.
         names: the names that it may hold.
     """
     position = {name: index for index, name in enumerate(names)}
@@ -210,7 +217,9 @@ def encode_names(
         return np.array([position[name] for name in column], np.int64)
     except KeyError as error:
         raise FairTTAError(
-            f"{described} holds {error.args[0]!r}, which is not in `{argument}`: {list(names)}."
+            f"`{argument}` should hold only names of `{listed_in}`, {list(names)} (got "
+            f"{error.args[0]!r}).",
+            argument=argument,
         ) from None
 
 

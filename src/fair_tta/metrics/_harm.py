@@ -166,7 +166,7 @@ def _check_harmful(
         if answer is not None and answer not in harmful_names:
             raise FairTTAError(
                 f"`harmful` should name classes as answers do (got {name!r}, but answers are "
-                f"{answer!r}): write it like them.",
+                f"{answer!r}): use their spelling.",
                 argument="harmful",
             )
     absent = list_names([repr(name) for name in never_answered])

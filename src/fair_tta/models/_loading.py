@@ -138,15 +138,16 @@ def _from_string(name: str, processor: Any) -> Backend:
     except (ImportError, ModelError):
         raise
     except Exception as error:  # a broken file raises almost anything
+        reason = str(error)[:500].rstrip(".")
         raise ModelError(
-            f"`model={name[:80]!r}` could not be loaded: {str(error)[:500]} If it is an open_clip "
+            f"`model={name[:80]!r}` could not be loaded: {reason}. If it is an open_clip "
             f"model, write 'open_clip:NAME/TAG'.{suggest_name(name, _local_models(name))}",
             argument="model",
         ) from error
     # transformers only warns, and fills them with random numbers.
     if report["missing_keys"]:
         raise ModelError(
-            f"`model={name!r}` is not a whole {type(model).__name__}: weights are missing, such as "
+            f"`model={name!r}` lacks weights of a {type(model).__name__}, such as "
             f"{min(report['missing_keys'])!r}.",
             argument="model",
         )

@@ -65,7 +65,7 @@ def by_hand(rows: list[dict[str, Any]]) -> dict[str, float]:
     group = np.array([next(iter(row["sensitive"].values())) for row in rows])
     answer = np.array([row["prediction"]["label"] for row in rows])
     entropies = [row["prediction"]["entropy"] for row in rows]
-    others = [
+    other_rows = [
         next(iter(row["prediction"]["sensitive_entropy"].values())) for row in rows
     ]
     accuracy = np.mean(truth == answer)
@@ -84,7 +84,7 @@ def by_hand(rows: list[dict[str, Any]]) -> dict[str, float]:
         "worst_group_accuracy": 100 * float(min(cells)),
         "bias": 100 * float(accuracy - min(cells)),
         "equalized_odds_difference": 100 * float(np.mean(odds)),
-        "sensitive_indifference": 100 * float(np.mean(others)),
+        "sensitive_indifference": 100 * float(np.mean(other_rows)),
         "target_confidence": 100 - 100 * float(np.mean(entropies)),
     }
 
@@ -97,7 +97,11 @@ def test_figures_are_those_of_the_rows(done: Any) -> None:
             continue
         rows = stored_rows(out, str(figure.task).replace(",", "-"), figure.setting.name)
         seeds = [[row for row in rows if row["seed"] == seed] for seed in range(3)]
-        assert [len({row["image"] for row in some}) for some in seeds] == [20, 20, 20]
+        assert [len({row["image"] for row in seed_rows}) for seed_rows in seeds] == [
+            20,
+            20,
+            20,
+        ]
         values = [by_hand(some)[figure.metric] for some in seeds]
         assert figure.mean == pytest.approx(np.mean(values), abs=1e-6)
         error = np.std(values, ddof=1) / math.sqrt(3)
@@ -137,12 +141,12 @@ def test_changes_are_paired_and_marked(done: Any) -> None:
 def test_averages_weigh_tasks_alike(done: Any) -> None:
     _, figures = done
     for average in (f for f in figures if f.task is None):
-        same = [
+        equal_cells = [
             f
             for f in figures
             if (f.setting, f.metric) == (average.setting, average.metric)
         ]
-        parts = [f for f in same if f.task is not None]
+        parts = [f for f in equal_cells if f.task is not None]
         assert average.mean == pytest.approx(np.mean([f.mean for f in parts]))
         assert average.pooled.value == pytest.approx(
             np.mean([f.pooled.value for f in parts])

@@ -70,13 +70,13 @@ def test_a_table_of_the_paper(
     options = ("--data", str(data), *SMALL, "--out", str(tmp_path))
     script("run").main([name, *options, "--young-below", "40"])
     table = script("tables").TABLES[name]
-    found = cells(tmp_path / name)
+    actual = cells(tmp_path / name)
     metrics = 7 if name == "runtime" else 6
     columns = len(table.tasks) + (len(table.tasks) > 1)
-    assert len(found) == len(table.settings) * columns * metrics
+    assert len(actual) == len(table.settings) * columns * metrics
     printed = script("printed").printed_figures()
     expected = sum(key[0] == name for key in printed)
-    assert sum(cell["paper"] != "" for cell in found) == expected
+    assert sum(cell["paper"] != "" for cell in actual) == expected
     text = capsys.readouterr().out
     assert text.startswith(f"# {name}\n")
     assert ", paper |" in text
@@ -96,8 +96,8 @@ def test_what_is_not_there_is_left_out(
         "Waterbirds",
         "UTKFace",
     ]
-    found = cells(tmp_path / "out" / "main-L14")
-    assert {cell["dataset"] for cell in found} == {"CelebA"}  # no average of two
+    actual = cells(tmp_path / "out" / "main-L14")
+    assert {cell["dataset"] for cell in actual} == {"CelebA"}  # no average of two
     script("run").main(["main-L14", *options, "--dataset", "smiling"])
     assert {cell["target"] for cell in cells(tmp_path / "out" / "main-L14")} == {
         "smiling"
@@ -175,11 +175,11 @@ def test_answers_are_those_of_predict(
     for setting, rows in zip(table.settings, task.by_setting, strict=True):
         assert len(rows) == 12
         for seed in (0, 1):
-            some = [row for row in rows if row.seed == seed]
+            seed_rows = [row for row in rows if row.seed == seed]
             clf = options.classifier(TASK).with_adapter(setting.adapter)
             clf = clf.with_views(clf._vision.views, seed)
             for row, expected in zip(
-                some, clf.predict([r.record.path for r in some]), strict=True
+                seed_rows, clf.predict([r.record.path for r in seed_rows]), strict=True
             ):
                 # Features are kept in half precision.
                 wanted = pytest.approx(expected.probabilities, abs=0.02)
@@ -201,17 +201,17 @@ def test_a_second_run_and_a_new_setting_encode_nothing(
     assert again == first
     assert (tmp_path / "out" / "tiny" / "table.csv").read_bytes() == before
     tables = script("tables")
-    more = replace(
+    larger_table = replace(
         table, settings=(*table.settings, tables.Setting("Orth", OrthCali()))
     )
-    third, _ = run(more, readers, "miniature", tmp_path / "out", **options)
+    third, _ = run(larger_table, readers, "miniature", tmp_path / "out", **options)
     assert counted.images == 12
     # Intervals of changes allow for one more setting; means do not.
     assert [figure.mean for figure in third[: len(first)]] == [
         figure.mean for figure in first
     ]
-    other = replace(more, name="other")
-    run(other, readers, "miniature", tmp_path / "out", **options)
+    renamed_table = replace(larger_table, name="other")
+    run(renamed_table, readers, "miniature", tmp_path / "out", **options)
     assert counted.images == 12, "tables share features"
     run(table, readers, "miniature", tmp_path / "out", **{**options, "views": 2})
     assert counted.images == 24, "other views are other features"
@@ -262,7 +262,7 @@ def test_a_torn_line_is_answered_again(
     pets = save_pets(tmp_path / "pets", 8)
     run = script("run").run_table
     options: Any = {"images": 8, "seeds": 1, "views": 2}
-    whole, _ = run(
+    complete, _ = run(
         table, (reader(pets), None), "miniature", tmp_path / "out", **options
     )
     for path in (tmp_path / "out" / "tiny" / "rows").iterdir():
@@ -274,7 +274,7 @@ def test_a_torn_line_is_answered_again(
     again, _ = run(
         table, (reader(pets), None), "miniature", tmp_path / "out", **options
     )
-    assert again == whole
+    assert again == complete
     for path in (tmp_path / "out" / "tiny" / "rows").iterdir():
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         assert len({line["digest"] for line in lines}) == len(lines) == 8
@@ -284,28 +284,33 @@ def test_methods_are_fitted_on_images_that_are_not_asked(
     script: Script, table: Any, tmp_path: Path
 ) -> None:
     pets = save_pets(tmp_path / "pets", 36)
-    others = save_pets(tmp_path / "others", 9)
+    other_folder = save_pets(tmp_path / "others", 9)
     answers, images, tables = script("answers"), script("images"), script("tables")
     balance = tables.Setting("balance", LogitBalance())
-    some = replace(table, settings=(table.settings[0], balance))
-    for train, expected in ((None, 12), (reader(others), 9)):
+    one_setting = replace(table, settings=(table.settings[0], balance))
+    for train, expected in ((None, 12), (reader(other_folder), 9)):
         parts, _ = images.read_tasks(
-            some, reader(pets), train, images=10, seeds=[0, 1], reference_images=12
+            one_setting,
+            reader(pets),
+            train,
+            images=10,
+            seeds=[0, 1],
+            reference_images=12,
         )
         sampled = {r.path for records in parts[0].samples.values() for r in records}
         assert len(parts[0].reference) == expected
         assert not sampled & {record.path for record in parts[0].reference}
         options = answers.Options("miniature", views=2)
         clf = options.classifier(TASK)
-        _, fitted = answers.fit_settings(some.settings, parts[0], clf)
+        _, fitted = answers.fit_settings(one_setting.settings, parts[0], clf)
         assert fitted.reference.images == expected
     parts, _ = images.read_tasks(
-        some, reader(pets), None, images=36, seeds=[0], reference_images=12
+        one_setting, reader(pets), None, images=36, seeds=[0], reference_images=12
     )
     with pytest.raises(
         SystemExit, match="no images are left for methods that are fitted"
     ):
-        answers.fit_settings(some.settings, parts[0], clf)
+        answers.fit_settings(one_setting.settings, parts[0], clf)
 
 
 def test_a_timed_table_shares_no_work(

@@ -53,10 +53,10 @@ def planned(kills: int, first: int) -> Iterator[tuple[str, Scenario]]:
     numbers: dict[Disturbed, list[int]] = {}
     for number in range(first, first + kills):
         numbers.setdefault(turn(number), []).append(number)
-    for command, own in numbers.items():
+    for command, numbers_of_command in numbers.items():
         yield (
             f"kills of {command.name}",
-            partial(kill_often, command=command, numbers=own),
+            partial(kill_often, command=command, numbers=numbers_of_command),
         )
     for name, scenario in SCENARIOS.items():
         for command in COMMANDS:
@@ -89,16 +89,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(make_world(Path(folder) / "world"), Path(folder) / "scratch")
         for name, scenario in planned(options.kills, options.first):
-            if not any(some in name for some in options.only):
+            if not any(part in name for part in options.only):
                 continue
             start = time.monotonic()
             try:
-                told = f"{scenario(stage)}: the same at the end"
+                line = f"{scenario(stage)}: the same at the end"
             except Skipped as why:
-                told = f"skipped: {why}"
+                line = f"skipped: {why}"
             except AssertionError as error:
-                told, failed = f"FAILED: {error}", failed + 1
-            print(f"{name:34} {told} ({time.monotonic() - start:.0f} s)", flush=True)
+                line, failed = f"FAILED: {error}", failed + 1
+            print(f"{name:34} {line} ({time.monotonic() - start:.0f} s)", flush=True)
     return 1 if failed else 0
 
 

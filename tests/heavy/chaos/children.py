@@ -45,14 +45,14 @@ class Child:
     def wait(self) -> Ended:
         """Until it has ended; one that does not is killed and told."""
         end = time.monotonic() + PATIENCE
-        found, status = os.waitpid(self.pid, os.WNOHANG)
-        while not found:
+        ended_pid, status = os.waitpid(self.pid, os.WNOHANG)
+        while not ended_pid:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
                 raise AssertionError(f"not ended after {PATIENCE:.0f} s")
             time.sleep(0.01)
-            found, status = os.waitpid(self.pid, os.WNOHANG)
+            ended_pid, status = os.waitpid(self.pid, os.WNOHANG)
         note = note_of(self.log)
         text = note.read_text() if note.exists() else ""
         return Ended(

@@ -17,18 +17,18 @@ def jumping_clock(random: Random, years: float) -> Callable[[], None]:
     def install() -> None:
         real = time.time
 
-        def now() -> float:
+        def shifted_time() -> float:
             return max(0.0, real() + _YEAR * years * random.random())
 
         class Jumping(datetime):
             @classmethod
-            def now(cls, tz: tzinfo | None = None) -> Any:
-                return datetime.fromtimestamp(now(), tz)
+            def shifted_time(cls, tz: tzinfo | None = None) -> Any:
+                return datetime.fromtimestamp(shifted_time(), tz)
 
         from internals import identity_module as provenance
 
-        time.time = now
-        time.time_ns = lambda: int(1e9 * now())
+        time.time = shifted_time
+        time.time_ns = lambda: int(1e9 * shifted_time())
         provenance.datetime = Jumping  # type: ignore[attr-defined]
 
     return install

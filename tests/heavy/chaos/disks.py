@@ -30,9 +30,9 @@ class Disk:
         """Bytes."""
         return shutil.disk_usage(self.path).free
 
-    def read_only(self, wanted: bool) -> None:
+    def read_only(self, is_read_only: bool) -> None:
         """Switch it."""
-        _mount("-o", f"remount,{'ro' if wanted else 'rw'}", str(self.path))
+        _mount("-o", f"remount,{'ro' if is_read_only else 'rw'}", str(self.path))
 
 
 @contextmanager
@@ -52,6 +52,6 @@ def disk(path: Path) -> Iterator[Disk]:
 
 
 def _mount(*arguments: str) -> None:
-    found = subprocess.run(["mount", *arguments], capture_output=True, text=True)
-    if found.returncode:
-        raise Skipped(f"mount is not permitted ({found.stderr.strip()})")
+    finished = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if finished.returncode:
+        raise Skipped(f"mount is not permitted ({finished.stderr.strip()})")

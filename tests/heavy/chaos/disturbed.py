@@ -36,9 +36,9 @@ def make_world(home: Path) -> World:
     world = World(home)
     world.pictures.mkdir(parents=True)
     rows = [("file", "bird", "background")]
-    for place, drawn in enumerate(BIRDS.draw(PICTURES, seed=7)):
-        drawn.image.save(world.pictures / f"{place:02}.png")
-        rows.append((f"{place:02}.png", drawn.target, drawn.sensitive["background"]))
+    for index, drawn in enumerate(BIRDS.draw(PICTURES, seed=7)):
+        drawn.image.save(world.pictures / f"{index:02}.png")
+        rows.append((f"{index:02}.png", drawn.target, drawn.sensitive["background"]))
     with (home / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     return world

@@ -44,18 +44,18 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
         command: which.
         numbers: of the kills; a number always gives the same moment.
     """
-    told, total = Killed(), stage.whole(command).moments
+    killed, total = Killed(), stage.whole(command).moments
     for chain in _chains(numbers):
         out, position = stage.folder(), 0.0
         chosen = [Random(f"{command.name} {number}") for number in chain]
-        for place in sorted(one.random() for one in chosen):
+        for place in sorted(moment.random() for moment in chosen):
             at = max(1, round((place - position) * total))
             moments = stage.moments(at)
             ended = stage.run(command, out, moments)
-            told.kills += 1
+            killed.kills += 1
             if ended.code == -signal.SIGKILL:
-                told.quarters[min(3, int(4 * place))] += 1
-                told.kinds[ended.note["kind"]] += 1
+                killed.quarters[min(3, int(4 * place))] += 1
+                killed.kinds[ended.note["kind"]] += 1
             else:
                 assert ended.code == 0, (
                     f"kills {chain}: exit code {ended.code}: {ended.errors}"
@@ -65,14 +65,14 @@ def kill_often(stage: Stage, command: Disturbed, numbers: Sequence[int]) -> Kill
             stage.finish(command, out)
         except AssertionError as error:
             raise AssertionError(f"kills {chain}: {error}") from error
-        told.finished += 1
-    return told
+        killed.finished += 1
+    return killed
 
 
 def _chains(numbers: Sequence[int]) -> Iterator[list[int]]:
-    left = iter(numbers)
+    remaining = iter(numbers)
     for length in cycle(CHAINS):
-        chain = list(islice(left, length))
+        chain = list(islice(remaining, length))
         if not chain:
             return
         yield chain

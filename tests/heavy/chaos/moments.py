@@ -49,7 +49,7 @@ class Moments:
         append, load, replace = Store.append, Vision.load, os.replace
 
         def appending(store: Store, rows: Sequence[StoredRow]) -> None:
-            for place, _ in enumerate(rows):
+            for index, _ in enumerate(rows):
                 if (
                     self._is_next(ROW) and self.then is kill
                 ):  # in the middle of a transaction
@@ -57,7 +57,7 @@ class Moments:
                     store._db.execute(
                         "PRAGMA cache_size = 1"
                     )  # so that it reaches the file
-                    store._db.executemany(_INSERT, map(_record, rows[:place]))
+                    store._db.executemany(_INSERT, map(_record, rows[:index]))
                 self._passed(ROW)
             append(store, rows)
 
@@ -74,23 +74,23 @@ class Moments:
         Vision.load = loading  # type: ignore[method-assign, assignment]
         os.replace = replacing
 
-    def _counts(self, kind: str) -> bool:
-        return self.of is None or self.of == kind
+    def _counts(self, event: str) -> bool:
+        return self.of is None or self.of == event
 
-    def _is_next(self, kind: str) -> bool:
-        return self._counts(kind) and self.counted.total() + 1 == self.at
+    def _is_next(self, event: str) -> bool:
+        return self._counts(event) and self.counted.total() + 1 == self.at
 
-    def _passed(self, kind: str) -> None:
-        if not self._counts(kind):
+    def _passed(self, event: str) -> None:
+        if not self._counts(event):
             return
         with self.lock:  # pictures are read by threads
-            self.counted[kind] += 1
+            self.counted[event] += 1
             is_it = self.counted.total() == self.at
         if is_it:
-            self.say(kind)
+            self.say(event)
             self.then()
 
-    def say(self, kind: str = "") -> None:
+    def say(self, event: str = "") -> None:
         """Write the note."""
         with open(self.note, "w") as file:
-            json.dump({"kind": kind, "counted": self.counted}, file)
+            json.dump({"kind": event, "counted": self.counted}, file)

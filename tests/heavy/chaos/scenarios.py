@@ -51,13 +51,13 @@ def file_limit(stage: Stage, command: Disturbed) -> str:
 
 def read_only_disk(stage: Stage, command: Disturbed) -> str:
     """Read-only from the beginning, and again after a kill in the middle."""
-    with disk(stage.folder()) as there:
-        out = there.path / "out"
+    with disk(stage.folder()) as small_disk:
+        out = small_disk.path / "out"
         out.mkdir()
-        _refused_when_read_only(stage, command, there, out)
-        at, kind = middle(stage, command), kind_of(command)
-        stage.run(command, out, stage.moments(at, of=kind))
-        _refused_when_read_only(stage, command, there, out)
+        _refused_when_read_only(stage, command, small_disk, out)
+        at, event = middle(stage, command), kind_of(command)
+        stage.run(command, out, stage.moments(at, of=event))
+        _refused_when_read_only(stage, command, small_disk, out)
         stage.finish(command, out)
     return "refused, killed, refused"
 
@@ -70,10 +70,10 @@ def errors_while_writing(stage: Stage, command: Disturbed) -> str:
         def fail(number: int = number) -> None:
             raise OSError(number, os.strerror(number))
 
-        kind = "file" if command.name == "fit" else "row"
-        moment = 1 if kind == "file" else max(1, at // 2)
+        event = "file" if command.name == "fit" else "row"
+        moment = 1 if event == "file" else max(1, at // 2)
         stage.refused(
-            stage.run(command, out, stage.moments(moment, of=kind, then=fail))
+            stage.run(command, out, stage.moments(moment, of=event, then=fail))
         )
         _only_whole_rows(out)
     stage.finish(command, out)
@@ -111,9 +111,9 @@ def vanishing_results(stage: Stage, command: Disturbed) -> str:
     def delete() -> None:
         shutil.rmtree(out)
 
-    for at, then in ((middle(stage, command), leave), (1, delete)):
+    for at, action in ((middle(stage, command), leave), (1, delete)):
         ended = stage.run(
-            command, out, stage.moments(at, of=kind_of(command), then=then)
+            command, out, stage.moments(at, of=kind_of(command), then=action)
         )
         stage.refused(ended)
         if away.exists():
@@ -130,23 +130,23 @@ def two_writers(stage: Stage, command: Disturbed) -> str:
     go, waits = stage.scratch / "go", stage.scratch / "waits"
     for mark in (go, waits):
         mark.unlink(missing_ok=True)
-    at, kind = middle(stage, command), kind_of(command)
-    moments = stage.moments(at, of=kind, then=lambda: _wait(waits, go))
+    at, event = middle(stage, command), kind_of(command)
+    moments = stage.moments(at, of=event, then=lambda: _wait(waits, go))
     first = stage.start(command, out, moments)
     _until(waits.exists)
-    other = stage.scratch / "other"
-    second = run(command.line(stage.world, out), other)
+    second_folder = stage.scratch / "other"
+    second = run(command.line(stage.world, out), second_folder)
     go.touch()
     ended = first.wait()
     if command.name == "fit":  # both may: the file is whole, whoever comes last
         stage.check(command, out, second)
-        said = "both ended"
+        outcome = "both ended"
     else:
         stage.refused(second, "is in use by another process")
-        said = "the second was refused"
+        outcome = "the second was refused"
     stage.check(command, out, ended)
     stage.finish(command, out)
-    return said
+    return outcome
 
 
 def jumping_clocks(stage: Stage, command: Disturbed) -> str:
@@ -181,13 +181,13 @@ SCENARIOS: dict[str, Callable[[Stage, Disturbed], str]] = {
 
 
 def _refused_when_read_only(
-    stage: Stage, command: Disturbed, there: Disk, out: Path
+    stage: Stage, command: Disturbed, target_disk: Disk, out: Path
 ) -> None:
-    there.read_only(True)
+    target_disk.read_only(True)
     try:
         stage.refused(stage.run(command, out))
     finally:
-        there.read_only(False)
+        target_disk.read_only(False)
 
 
 def _only_whole_rows(out: Path) -> None:

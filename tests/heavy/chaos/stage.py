@@ -63,10 +63,10 @@ class Stage:
             assert ended.code == 0, ended.errors
             sizes = [path.stat().st_size for path in (out / "rows.sqlite", *out.glob("*.safet*"))
                      if path.exists()]  # fmt: skip
-            found = Whole(
+            undisturbed = Whole(
                 command.results(out, ended), ended.note["counted"], max(sizes)
             )
-            self.wholes[command.name] = found
+            self.wholes[command.name] = undisturbed
             self.clear(out)
         return self.wholes[command.name]
 
@@ -92,9 +92,9 @@ class Stage:
     def check(self, command: Disturbed, out: Path, ended: Ended) -> None:
         """Raise unless the results are those of an undisturbed run."""
         assert ended.code == 0, f"exit code {ended.code}: {ended.errors}"
-        found, wanted = command.results(out, ended), self.whole(command).results
-        for name, value in wanted.items():
-            assert found[name] == value, (
+        actual, expected = command.results(out, ended), self.whole(command).results
+        for name, value in expected.items():
+            assert actual[name] == value, (
                 f"{name} differ from those of an undisturbed run"
             )
 

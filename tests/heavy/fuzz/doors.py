@@ -104,7 +104,7 @@ def drawn() -> Image.Image:
 @cache
 def files() -> list[tuple[str, bytes]]:
     """The same picture in every format that PIL writes here."""
-    found = []
+    images = []
     modes = ("RGB", "L", "P", "RGBA", "1", "CMYK", "I;16", "F")
     Image.init()
     for name in sorted(set(Image.SAVE) - {"PDF", "EPS", "XBM"}):
@@ -116,24 +116,26 @@ def files() -> list[tuple[str, bytes]]:
                 ).save(content, name)
             except (OSError, ValueError, KeyError):
                 continue
-            found.append((name, content.getvalue()))
+            images.append((name, content.getvalue()))
     turned, exif = io.BytesIO(), Image.Exif()
     exif[0x0112] = 6
     drawn().save(turned, "JPEG", exif=exif, progressive=True)
-    return [*found, ("JPEG", turned.getvalue())]
+    return [*images, ("JPEG", turned.getvalue())]
 
 
 def images(random: Random, folder: Path) -> str:
     """A file of a picture, damaged: as bytes, as a path, or opened with PIL first."""
-    kind, data = random.choice(files())
-    data = mutated(random, data, [other for _, other in files()])
+    file_format, data = random.choice(files())
+    data = mutated(random, data, [content for _, content in files()])
     data = (
-        with_true_checksums(data) if kind == "PNG" and random.random() < 0.7 else data
+        with_true_checksums(data)
+        if file_format == "PNG" and random.random() < 0.7
+        else data
     )
     if random.random() < 0.5:
         classifier().predict(data)
     else:
-        path = folder / f"picture.{kind.lower()}"
+        path = folder / f"picture.{file_format.lower()}"
         path.write_bytes(data)
         classifier().predict(path)
     return ANSWER
@@ -146,14 +148,16 @@ def arrays(random: Random, folder: Path) -> str:
         random.choice((0, 1, 2, 3, 4, 7, 64, 500)) for _ in range(random.randint(0, 5))
     )
     shape = shape if np.prod(shape, dtype=np.float64) < 1e6 else shape[:2]
-    kind = random.choice(
+    dtype = random.choice(
         ("?", "u1", "u2", "u4", "i1", "i8", "f2", "f4", "f8", "c8", "O", "U2", "M8[s]")
     )
     low, high = sorted(random.choice((0, 1, 255, 65535, -1, 1e30)) for _ in range(2))
     plain: Any = numbers.uniform(low, high, shape)
     with np.errstate(all="ignore"):
         plain = (
-            plain.astype("i8").astype(kind) if kind == "M8[s]" else plain.astype(kind)
+            plain.astype("i8").astype(dtype)
+            if dtype == "M8[s]"
+            else plain.astype(dtype)
         )
     if random.random() < 0.2 and plain.dtype.kind == "f" and plain.size:
         plain.flat[0] = random.choice((np.nan, np.inf, -np.inf))
@@ -161,9 +165,9 @@ def arrays(random: Random, folder: Path) -> str:
         plain = random.choice(
             (plain[::-1], plain.T, np.ma.masked_array(plain), plain[..., ::2])
         )
-    made: Any = plain
+    array: Any = plain
     if random.random() < 0.5 and plain.dtype.kind in "biufc":
-        made = torch.from_numpy(np.array(plain, order="C"))
+        array = torch.from_numpy(np.array(plain, order="C"))
         change = random.choice(
             (
                 "",
@@ -177,37 +181,41 @@ def arrays(random: Random, folder: Path) -> str:
             )
         )
         with torch.inference_mode(change == "inference"):
-            made = _odd(made, change)
+            array = _odd(array, change)
     if random.random() < 0.3:
-        made = [made, drawn()]
+        array = [array, drawn()]
     if random.random() < 0.3:
-        clf = classifier().with_views(made).with_adapter(parse_adapter("zero"))
+        clf = classifier().with_views(array).with_adapter(parse_adapter("zero"))
         clf.predict(drawn())
         return ANSWER
-    answers = classifier().predict(made)
+    answers = classifier().predict(array)
     for prediction in [answers] if isinstance(answers, Prediction) else answers:
         assert abs(sum(prediction.probabilities.values()) - 1) < 1e-3
     return ANSWER
 
 
-def _odd(made: torch.Tensor, change: str) -> Any:
-    if change == "bfloat16" and not made.is_complex():
-        return made.bfloat16()
+def _odd(tensor: torch.Tensor, change: str) -> Any:
+    if change == "bfloat16" and not tensor.is_complex():
+        return tensor.bfloat16()
     if change == "meta":
-        return made.to("meta")
+        return tensor.to("meta")
     if (
         change == "sparse"
-        and made.ndim
-        and made.dtype in (torch.float32, torch.float64)
+        and tensor.ndim
+        and tensor.dtype in (torch.float32, torch.float64)
     ):
-        return made.to_sparse()
-    if change == "grad" and made.is_floating_point():
-        return made.requires_grad_()
-    if change == "nested" and made.ndim and made.dtype in (torch.float32, torch.uint8):
-        return torch.nested.nested_tensor([made, made])
-    if change == "quantised" and made.dtype == torch.float32:
-        return torch.quantize_per_tensor(made, 0.1, 0, torch.quint8)
-    return made.clone()
+        return tensor.to_sparse()
+    if change == "grad" and tensor.is_floating_point():
+        return tensor.requires_grad_()
+    if (
+        change == "nested"
+        and tensor.ndim
+        and tensor.dtype in (torch.float32, torch.uint8)
+    ):
+        return torch.nested.nested_tensor([tensor, tensor])
+    if change == "quantised" and tensor.dtype == torch.float32:
+        return torch.quantize_per_tensor(tensor, 0.1, 0, torch.quint8)
+    return tensor.clone()
 
 
 def names(random: Random, folder: Path) -> str:
@@ -223,13 +231,13 @@ def names(random: Random, folder: Path) -> str:
         )
 
     def several() -> Any:
-        made = [name() for _ in range(random.choice((0, 1, 2, 2, 2, 3, 30)))]
+        names = [name() for _ in range(random.choice((0, 1, 2, 2, 2, 3, 30)))]
         if random.random() < 0.3:
-            return {str(i): value for i, value in enumerate(made)}
+            return {str(i): value for i, value in enumerate(names)}
         return (
-            random.choice((made, tuple(made), iter(made), name()))
+            random.choice((names, tuple(names), iter(names), name()))
             if random.random() < 0.3
-            else made
+            else names
         )
 
     sensitive = random.choice((None, several(), {str(name()): several()}))
@@ -287,8 +295,8 @@ def labels(random: Random, folder: Path) -> str:
         data = mutated(random, random.choice(other_label_files()), other_label_files())
     (folder / "labels.csv").write_bytes(data)
     drawn().save(folder / "a.png")
-    found = Labels(folder, folder / "labels.csv", "animal", ("place",))
-    rows = found.scan().records()
+    labels = Labels(folder, folder / "labels.csv", "animal", ("place",))
+    rows = labels.scan().records()
     return REASON if any(isinstance(row, Problem) for row in rows) else ANSWER
 
 
@@ -297,7 +305,7 @@ def documents() -> list[tuple[Any, str]]:
     """An audit with two runs and harmful sets, and an examination."""
     random = Random(0)
     truth, groups = ([random.choice(pair) for _ in range(80)] for pair in ("ab", "xy"))
-    found = audit(
+    document = audit(
         truth,
         truth[::-1],
         {"s": groups},
@@ -306,23 +314,23 @@ def documents() -> list[tuple[Any, str]]:
     )
     pictures = [p.image for p in miniature.BIRDS.draw(20, seed=1)]
     examined = classifier().examine(pictures, [parse_adapter("orthcali")])
-    return [(Audit, found.to_json()), (Examination, examined.to_json())]
+    return [(Audit, document.to_json()), (Examination, examined.to_json())]
 
 
 def documents_of_others(random: Random, folder: Path) -> str:
     """An audit or an examination in JSON, changed, and the pages that are made of it."""
-    kind, text = random.choice(documents())
+    document_class, text = random.choice(documents())
     if random.random() < 0.7:
         text = json.dumps(mutated_json(random, json.loads(text)))
     if random.random() < 0.4:
         text = mutated(random, text.encode(), [text.encode()]).decode(
             "utf-8", "replace"
         )
-    found = kind.from_json(text)
-    if kind is Audit:
-        markdown(found).encode()
+    document = document_class.from_json(text)
+    if document_class is Audit:
+        markdown(document).encode()
     if random.random() < 0.1:
-        page = html(found) if kind is Audit else examination_html(found)
+        page = html(document) if document_class is Audit else examination_html(document)
         assert "<script>x" not in page
         page.encode()
     return ANSWER
@@ -356,11 +364,11 @@ def stores(random: Random, folder: Path) -> str:
         data = rows()[:SQLITE_HEADER] + data[SQLITE_HEADER:]
     path.write_bytes(data)
     with Store(path) as store:
-        whole = {row.image for row in store}
-        assert whole <= {f"{i}.png" for i in range(6)}
+        stored_images = {row.image for row in store}
+        assert stored_images <= {f"{i}.png" for i in range(6)}
         store.append([_row(9, classifier().predict(drawn()))])
         assert "9.png" in {row.image for row in store}
-    return ANSWER if len(whole) == 6 else REASON
+    return ANSWER if len(stored_images) == 6 else REASON
 
 
 @cache

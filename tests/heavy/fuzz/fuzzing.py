@@ -92,8 +92,10 @@ def main() -> int:
     counts: dict[str, Counter[str]] = {door: Counter() for door in doors}
     failures: dict[str, str] = {}
     slowest = (0.0, "")
-    first, each = chosen.first, max(1, chosen.inputs // len(doors))
-    numbers = range(first, first + each) if chosen.only is None else [chosen.only]
+    first, inputs_per_door = chosen.first, max(1, chosen.inputs // len(doors))
+    numbers = (
+        range(first, first + inputs_per_door) if chosen.only is None else [chosen.only]
+    )
     limited = False
     with tempfile.TemporaryDirectory() as folder:
         for number in numbers:
@@ -107,16 +109,16 @@ def main() -> int:
                     )
                 start = time.process_time()
                 try:
-                    found = outcome(door, number, Path(folder))
+                    result_name = outcome(door, number, Path(folder))
                 except Exception as error:
-                    found = FAILED
-                    place = traceback.extract_tb(error.__traceback__)[-1]
-                    where = f"{Path(place.filename).name}:{place.lineno}"
-                    what = f"{door}: {type(error).__name__} at {where}"
-                    failures.setdefault(what, f"--only {number}: {str(error)[:150]}")
+                    result_name = FAILED
+                    frame = traceback.extract_tb(error.__traceback__)[-1]
+                    location = f"{Path(frame.filename).name}:{frame.lineno}"
+                    failure = f"{door}: {type(error).__name__} at {location}"
+                    failures.setdefault(failure, f"--only {number}: {str(error)[:150]}")
                     if chosen.only is not None:
                         traceback.print_exc()
-                counts[door][found] += 1
+                counts[door][result_name] += 1
                 slowest = max(
                     slowest, (time.process_time() - start, f"{door} {number}")
                 )
@@ -126,12 +128,14 @@ def main() -> int:
     for door, counted in counts.items():
         print(
             f"{door:22}",
-            ", ".join(f"{n} x {what}" for what, n in sorted(counted.items())),
+            ", ".join(f"{n} x {failure}" for failure, n in sorted(counted.items())),
         )
     total = sum(sum(counted.values()) for counted in counts.values())
     print(f"{total} inputs; slowest {slowest[0]:.1f} s of CPU ({slowest[1]})")
-    for what, example in failures.items():
-        print(f"FAILED {what} ({example})".encode("ascii", "backslashreplace").decode())
+    for failure, example in failures.items():
+        print(
+            f"FAILED {failure} ({example})".encode("ascii", "backslashreplace").decode()
+        )
     return 1 if failures else 0
 
 

@@ -36,50 +36,52 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def mutated(random: Random, data: bytes, others: list[bytes]) -> bytes:
+def mutated(random: Random, data: bytes, donors: list[bytes]) -> bytes:
     """One to eight changes of some bytes; sometimes parts of another input come in."""
     content = bytearray(data)
     for _ in range(random.randint(1, 8)):
         size = len(content)
-        place = (
+        offset = (
             random.randrange(size + 1)
             if random.random() < 0.5
             else random.randint(0, min(size, 64))
         )
         length = random.choice((1, 2, 4, 8, 64, 1024))
-        kind = random.randrange(7)
-        if kind == 0 and place < size:
-            content[place] ^= 1 << random.randrange(8)
-        elif kind == 1:
+        mutation = random.randrange(7)
+        if mutation == 0 and offset < size:
+            content[offset] ^= 1 << random.randrange(8)
+        elif mutation == 1:
             number = random.choice(NUMBERS) % 2**32
-            content[place : place + 4] = struct.pack(random.choice("<>") + "I", number)
-        elif kind == 2:
-            del content[place : place + length]
-        elif kind == 3:
-            content[place:place] = content[place : place + length] * random.randint(
+            content[offset : offset + 4] = struct.pack(
+                random.choice("<>") + "I", number
+            )
+        elif mutation == 2:
+            del content[offset : offset + length]
+        elif mutation == 3:
+            content[offset:offset] = content[offset : offset + length] * random.randint(
                 1, 4
             )
-        elif kind == 4:
-            content[place:place] = random.randbytes(length)
-        elif kind == 5 and random.random() < 0.3:
-            del content[place:]
-        elif kind == 6:
-            other = random.choice(others)
-            begin = random.randrange(len(other) + 1)
-            content[place : place + length] = other[begin : begin + length]
+        elif mutation == 4:
+            content[offset:offset] = random.randbytes(length)
+        elif mutation == 5 and random.random() < 0.3:
+            del content[offset:]
+        elif mutation == 6:
+            donor = random.choice(donors)
+            begin = random.randrange(len(donor) + 1)
+            content[offset : offset + length] = donor[begin : begin + length]
     return bytes(content)
 
 
 def with_true_checksums(png: bytes) -> bytes:
     """A PNG whose chunks have the checksums of what is in them, so that it is read further."""
-    content, place = bytearray(png), 8
-    while place + 12 <= len(content):
-        (length,) = struct.unpack_from(">I", content, place)
-        end = place + 8 + length
+    content, offset = bytearray(png), 8
+    while offset + 12 <= len(content):
+        (length,) = struct.unpack_from(">I", content, offset)
+        end = offset + 8 + length
         if end + 4 > len(content):
             break
-        struct.pack_into(">I", content, end, zlib.crc32(content[place + 4 : end]))
-        place = end + 4
+        struct.pack_into(">I", content, end, zlib.crc32(content[offset + 4 : end]))
+        offset = end + 4
     return bytes(content)
 
 
@@ -114,14 +116,14 @@ def mutated_json(random: Random, value: Any) -> Any:
             ):
                 inside = inside[key]
                 continue
-            kind = random.randrange(5)
-            if kind == 0:
+            mutation = random.randrange(5)
+            if mutation == 0:
                 del inside[key]
-            elif kind == 1 and isinstance(inside, dict):
+            elif mutation == 1 and isinstance(inside, dict):
                 inside[random.choice(NASTY)[:50]] = inside.pop(key)
-            elif kind == 2 and isinstance(inside[key], int | float):
+            elif mutation == 2 and isinstance(inside[key], int | float):
                 inside[key] = random.choice((-1, 1, 1e6)) * inside[key]
-            elif kind == 3 and isinstance(inside[key], str):
+            elif mutation == 3 and isinstance(inside[key], str):
                 inside[key] = mutated_text(random, inside[key])
             else:
                 inside[key] = copy.deepcopy(random.choice(VALUES))

@@ -16,6 +16,6 @@ INPUTS = 25
 def test_every_outcome_is_an_answer_a_refusal_or_a_reason(
     door: str, tmp_path: Path
 ) -> None:
-    found = Counter(outcome(door, number, tmp_path) for number in range(INPUTS))
-    assert found.total() == INPUTS
-    assert set(found) <= {"answer", "FairTTAError", "row with a reason"}
+    outcomes = Counter(outcome(door, number, tmp_path) for number in range(INPUTS))
+    assert outcomes.total() == INPUTS
+    assert set(outcomes) <= {"answer", "FairTTAError", "row with a reason"}

@@ -83,13 +83,13 @@ def test_killed_and_interrupted(labelled: Path, tiny_model: str) -> None:
     assert "Traceback" not in stderr
     assert finished < count_rows(out) < 2 * COUNT
     # all in processes alike, so that rows have the same bits
-    whole = [
+    uninterrupted = [
         *audit_arguments(labelled, tiny_model, "whole"),
         *ADAPTERS,
         "--batch-size",
         "2",
     ]
-    for process in (run(2 * COUNT + 1, *arguments), run(2 * COUNT + 1, *whole)):
+    for process in (run(2 * COUNT + 1, *arguments), run(2 * COUNT + 1, *uninterrupted)):
         _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     assert rows_of(labelled / "out") == rows_of(labelled / "whole")

@@ -57,5 +57,5 @@ def test_killed_at_any_moment_it_goes_on_and_ends_the_same(tmp_path: Path) -> No
         check=True,
         capture_output=True,
     )
-    whole, killed = (tmp_path / name / "main-B32" for name in ("whole", "killed"))
-    assert (killed / "table.csv").read_bytes() == (whole / "table.csv").read_bytes()
+    complete, killed = (tmp_path / name / "main-B32" for name in ("whole", "killed"))
+    assert (killed / "table.csv").read_bytes() == (complete / "table.csv").read_bytes()

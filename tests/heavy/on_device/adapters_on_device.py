@@ -44,9 +44,9 @@ SAME = 1e-4
 
 
 EXPORTED = {
-    kind.__name__: kind()
-    for kind in ADAPTERS.values()
-    if not hasattr(kind, "knowing")  # TIE needs true values
+    adapter_class.__name__: adapter_class()
+    for adapter_class in ADAPTERS.values()
+    if not hasattr(adapter_class, "knowing")  # TIE needs true values
 }
 AUTOENCODER = autoencoders.random_weights(families.DIM, 32)
 EXPORTED["SEM"] = SEM(
@@ -75,8 +75,8 @@ MOST_COPIES = 100
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 
 
-def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
-    settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **more}
+def classifier(backend: Any, adapter: Any, **options: Any) -> FairTPTClassifier:
+    settings: dict[str, Any] = {"views": AugMix(8), "scale": 30.0, **options}
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, **settings)
     clf = clf.with_adapter(adapter)
     if isinstance(adapter, FittedMethod):
@@ -95,16 +95,18 @@ def classifier(backend: Any, adapter: Any, **more: Any) -> FairTPTClassifier:
 
 
 def assert_same(
-    here: Sequence[Any], there: Sequence[Any], tolerance: float = SAME
+    expected: Sequence[Any], actual: Sequence[Any], tolerance: float = SAME
 ) -> None:
-    for one, two in zip(here, there, strict=True):
-        assert one.label == two.label
-        assert two.probabilities == pytest.approx(one.probabilities, abs=tolerance)
-        assert two.zero_shot == pytest.approx(one.zero_shot, abs=1e-5)
-        for attribute, values in one.sensitive.items():
+    for left_hand, two in zip(expected, actual, strict=True):
+        assert left_hand.label == two.label
+        assert two.probabilities == pytest.approx(
+            left_hand.probabilities, abs=tolerance
+        )
+        assert two.zero_shot == pytest.approx(left_hand.zero_shot, abs=1e-5)
+        for attribute, values in left_hand.sensitive.items():
             assert two.sensitive[attribute] == pytest.approx(values, abs=10 * tolerance)
-        assert two.warnings == one.warnings
-        assert two.views_kept == one.views_kept
+        assert two.warnings == left_hand.warnings
+        assert two.views_kept == left_hand.views_kept
 
 
 PIXELS = {name: method for name, method in EXPORTED.items() if method.needs.pixels}
@@ -122,17 +124,21 @@ def test_methods_on_pictures_give_the_same_answers(
 ) -> None:
     adapter = {**PIXELS, **FEW_PASS}[name]
     views = AugMix(8, render=Renderer.OPENCV)
-    here, there = (
+    on_cpu, on_device = (
         classifier(backend, adapter, views=views)
         for backend in (pairs["CLIP"].cpu, pairs["CLIP"].there)
     )
-    expected = here.predict(PICTURES[:3])
-    assert_same(expected, there.predict(PICTURES[:3]), 1e-3)
+    expected = on_cpu.predict(PICTURES[:3])
+    assert_same(expected, on_device.predict(PICTURES[:3]), 1e-3)
     if name in FEW_PASS and cv2.__version__ >= "5":  # others draw other views
-        assert [bool(one.warnings) for one in expected] == [True, True, False]
-    there._vision.forget()
+        assert [bool(prediction.warnings) for prediction in expected] == [
+            True,
+            True,
+            False,
+        ]
+    on_device._vision.forget()
     with devices.Traffic(device) as traffic:
-        there.predict(PICTURES[:3])
+        on_device.predict(PICTURES[:3])
     assert traffic.to_host <= MOST_COPIES, traffic.names
 
 
@@ -148,9 +154,9 @@ def test_the_same_answers_with_few_copies(
     clf.predict(PICTURES[:2])  # what is made once: features of prompts, graphs
     clf._vision.forget()
     with devices.Traffic(device) as traffic:
-        found = clf.predict(PICTURES)
+        actual = clf.predict(PICTURES)
     # what is left after a projection is short, and is divided by its length
-    assert_same(expected, found, 1e-3 if ">>" in name or "separate" in name else SAME)
+    assert_same(expected, actual, 1e-3 if ">>" in name or "separate" in name else SAME)
     assert traffic.to_host <= MOST_COPIES, traffic.names
 
 
@@ -167,9 +173,9 @@ def test_upgrad_weighs_terms_where_they_are(device: torch.device, terms: int) ->
     upgrad: Aggregator = (partial(upgrad_weights, lam=3.0), "gramian")
     expected = combine(upgrad, gradients.double()).squeeze(1)
     with devices.Traffic(device) as traffic:
-        there = combine(upgrad, gradients.to(device)).squeeze(1)
+        direction = combine(upgrad, gradients.to(device)).squeeze(1)
     assert traffic.to_host <= 1, traffic.names
-    error = (there.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
+    error = (direction.cpu().double() - expected).norm(dim=1) / expected.norm(dim=1)
     assert error[10:20].max() < 1e-3, (
         "a direction that two opposed ones allow is hard to find"
     )

@@ -30,23 +30,23 @@ def test_the_cpus_views(device: torch.device, views: Any) -> None:
         return content_generator(image, 3)
 
     recipes = [views._draw_recipes(image, SIZE, generator(image)) for image in PICTURES]
-    found = render_batch(PICTURES, SIZE, recipes, device).cpu()
-    for image, own in zip(PICTURES, found, strict=True):
+    actual = render_batch(PICTURES, SIZE, recipes, device).cpu()
+    for image, view in zip(PICTURES, actual, strict=True):
         expected = views(image, SIZE, generator(image)).transpose(0, 3, 1, 2)
-        assert np.abs(own.numpy() - expected).mean() < 1
+        assert np.abs(view.numpy() - expected).mean() < 1
 
 
 @pytest.mark.parametrize("model", ["CLIP", "SigLIP", "open_clip"])
 @pytest.mark.parametrize("adapter", [TPT(), Zero()])
 def test_the_cpus_answers(pairs: dict[str, Pair], model: str, adapter: Any) -> None:
     pair = pairs[model]
-    here, there = (
+    on_cpu, on_device = (
         FairTPTClassifier(
             backend, ["cat", "dog"], adapter=adapter, views=AugMix(16), scale=30.0
         )
         for backend in (pair.cpu, pair.there)
     )
-    difference = here.predict_proba(PICTURES) - there.predict_proba(PICTURES)
+    difference = on_cpu.predict_proba(PICTURES) - on_device.predict_proba(PICTURES)
     assert np.abs(difference).max() < 1e-3
 
 
@@ -61,12 +61,16 @@ def test_every_picture_is_sent_once_as_it_is(
     clf._vision.forget()
     with devices.Traffic(device) as traffic:
         clf.predict(pictures)
-    own = 200 * 150 * 3
+    bytes_per_image = 200 * 150 * 3
     first = 32 * 32 * 3 * 4  # view 0 as the model's own preprocessing makes it
     recipes = 15 * (
         4 * (5 + 4) + 9 * (8 + 24)
     )  # boxes, weights, rows and numbers of operations
-    assert 16 * (own + first) <= traffic.uploaded <= 16 * (own + first + recipes) + 1000
+    assert (
+        16 * (bytes_per_image + first)
+        <= traffic.uploaded
+        <= 16 * (bytes_per_image + first + recipes) + 1000
+    )
 
 
 def test_one_view_is_all_that_goes_there_without_views(
@@ -83,11 +87,11 @@ def test_pictures_may_be_preprocessed_there(
     pairs: dict[str, Pair], device: torch.device
 ) -> None:
     own: Any = pairs["CLIP"].there
-    there = copy.copy(own)
-    there.preprocess = lambda images: own.preprocess(images).to(device)
+    other_backend = copy.copy(own)
+    other_backend.preprocess = lambda images: own.preprocess(images).to(device)
     first, second = (
         FairTPTClassifier(backend, ["cat", "dog"], adapter=Zero(), views=AugMix(8))
-        for backend in (own, there)
+        for backend in (own, other_backend)
     )
     torch.testing.assert_close(
         second.encode(PICTURES).cpu(), first.encode(PICTURES).cpu()
@@ -96,10 +100,10 @@ def test_pictures_may_be_preprocessed_there(
 
 def test_views_of_the_cpu_can_be_asked_for(pairs: dict[str, Pair]) -> None:
     views = AugMix(8, render=Renderer.OPENCV)
-    here, there = (
+    on_cpu, on_device = (
         FairTPTClassifier(backend, ["cat", "dog"], adapter=Zero(), views=views)
         for backend in (pairs["CLIP"].cpu, pairs["CLIP"].there)
     )
     torch.testing.assert_close(
-        there.encode(PICTURES).cpu(), here.encode(PICTURES), rtol=0, atol=1e-5
+        on_device.encode(PICTURES).cpu(), on_cpu.encode(PICTURES), rtol=0, atol=1e-5
     )

@@ -57,45 +57,37 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
         views=AugMix(4),
         batch_size=4,
     )
+    images = [picture(i) for i in USABLE]
     labels = ["cat" if i < 8 else "dog" for i in USABLE]
-    values = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
-    expected = compare(
-        [
-            clf.with_adapter(adapter).audit(
-                [picture(i) for i in USABLE], labels, values, name=name
-            )
-            for name, adapter in (
-                ("zero-shot", ZeroShot()),
-                ("fair-tpt:lam=10,rho=0.5", FairTPT(lam=10.0, rho=0.5)),
-            )
-        ]
-    )
-    actual = load_audit(folder)
-    assert actual.document.data == expected.document.data
-    for mine, theirs in zip(
-        actual.to_dict()["runs"], expected.to_dict()["runs"], strict=True
-    ):
-        assert mine["groups"] == approx(theirs["groups"])
-        assert mine["metrics"] == approx(theirs["metrics"])
-        assert mine["sensitive_indifference"] == approx(
-            theirs["sensitive_indifference"]
-        )
-        assert mine["zero_shot_scores"] == approx(theirs["zero_shot_scores"])
+    places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
+    fair_tpt = clf.with_adapter(FairTPT(lam=10.0, rho=0.5))
+    method = "fair-tpt:lam=10,rho=0.5"
+    zero_shot = clf.with_adapter(ZeroShot())
+    audits = [
+        zero_shot.audit(images, labels, places, name="zero-shot"),
+        fair_tpt.audit(images, labels, places, name=method),
+    ]
+    expected = compare(audits).to_dict()
+    actual = load_audit(folder).to_dict()
+    assert actual["data"] == expected["data"]
+    assert actual["comparisons"] == approx(expected["comparisons"])
+    for mine, theirs in zip(actual["runs"], expected["runs"], strict=True):
         assert mine["adapter"] == theirs["adapter"]
         assert mine["cost"]["seconds"] > 0
-    assert actual.to_dict()["comparisons"] == approx(expected.to_dict()["comparisons"])
+        fields = "groups metrics sensitive_indifference zero_shot_scores"
+        for field in fields.split():
+            assert mine[field] == approx(theirs[field])
     assert "dog / water" in out.stdout
     assert "10 images" in out.stdout
-    assert {p.name for p in (folder / "out").iterdir()} == {
-        ROWS_FILE, "audit.json", "report.html", "card.md", "predictions.csv", "problems.csv",
-    }  # fmt: skip
+    files = "audit.json report.html card.md predictions.csv problems.csv"
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert names == {ROWS_FILE, *files.split()}
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
-    assert [row["sensitive: place"] for row in predictions] == values
+    assert [row["sensitive: place"] for row in predictions] == places
     assert predictions[0]["image"] == "sub/[red] ünï, 0.png"
-    answers = [p.label for p in clf.with_adapter(FairTPT(lam=10.0, rho=0.5)).predict(
-        [picture(i) for i in USABLE])]  # fmt: skip
-    assert [row["fair-tpt:lam=10,rho=0.5: answer"] for row in predictions] == answers
+    answers = [prediction.label for prediction in fair_tpt.predict(images)]
+    assert [row[f"{method}: answer"] for row in predictions] == answers
 
 
 def approx(value: Any, within: float = 2e-4) -> Any:
@@ -392,25 +384,20 @@ def test_a_method_that_needs_classes_is_cross_fitted_with_those_of_the_audit(
 def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -> None:
     (folder / "empty").mkdir()
     arguments = audit_arguments(folder, tiny_model, adapters="zero-shot")
-    wrong = call(*arguments, "--images", str(folder / "empty"), code=3)
-    assert "no row could be used" in wrong.stderr
-    call(
-        *arguments,
-        "--template",
-        "a picture of a place with {target} {sensitive}.",
-        code=4,
-    )
-    call(*arguments, "--seed", "1", "--views", "5", code=4)
+    error = call(*arguments, "--images", str(folder / "empty"), code=3).stderr
+    assert "no row could be used" in error
+    other_template = "a picture of a place with {target} {sensitive}."
+    call(*arguments, "--template", other_template, code=4)
+    call(*arguments, *"--seed 1 --views 5".split(), code=4)
     call(*arguments, code=4)
-    call(*audit_arguments(folder, tiny_model, "fresh", adapters="zero-shot"), code=4)
-    actual, fresh = (load_audit(folder, out) for out in ("out", "fresh"))
-    assert actual == fresh
+    call(*arguments, "--out", str(folder / "fresh"), code=4)
+    assert load_audit(folder) == load_audit(folder, "fresh")
     labels = folder / "labels.csv"
     rows = rows_of(folder / "out")
     labels.write_bytes(labels.read_bytes() + b"9.png,dog,land\n")
     call(*arguments, code=4)
     assert rows_of(folder / "out") == rows
-    call(*arguments, "--restart", "--seed", "1", code=4)
+    call(*arguments, *"--restart --seed 1".split(), code=4)
     assert load_audit(folder).to_dict()["provenance"]["seed"] == 1
     assert len(rows_of(folder / "out")) == len(USABLE)
 
@@ -418,23 +405,20 @@ def test_a_first_try_that_failed_blocks_nothing(folder: Path, tiny_model: str) -
 def test_the_order_of_names_is_part_of_the_question(
     labelled: Path, tiny_model: str
 ) -> None:
-    arguments = [
-        *audit_arguments(labelled, tiny_model, adapters="zero-shot"),
-        "--limit",
-        "9",
-    ]
+    arguments = audit_arguments(labelled, tiny_model, adapters="zero-shot")
     swapped = [*arguments]
     first, second = (i + 1 for i, word in enumerate(arguments) if word == "--targets")
-    swapped[first], swapped[second] = arguments[second], arguments[first]
-    call(*arguments)
-    before = table_of(labelled / "out" / "predictions.csv")
-    call(*swapped)
-    after = table_of(labelled / "out" / "predictions.csv")
-    for a, b in zip(before, after, strict=True):
-        assert a["zero-shot: answer"] == b["zero-shot: answer"]
-        for column in ("confidence", "probability of target"):
-            x, y = (float(row[f"zero-shot: {column}"]) for row in (a, b))
-            assert x == pytest.approx(y, abs=1e-4)
+    swapped[first] = arguments[second]
+    swapped[second] = arguments[first]
+    tables = []
+    for command in (arguments, swapped):
+        call(*command, "--limit", "9")
+        tables.append(table_of(labelled / "out" / "predictions.csv"))
+    for before, after in zip(*tables, strict=True):
+        assert before["zero-shot: answer"] == after["zero-shot: answer"]
+        for column in ("zero-shot: confidence", "zero-shot: probability of target"):
+            expected = pytest.approx(float(before[column]), abs=1e-4)
+            assert float(after[column]) == expected
 
 
 def test_a_run_that_fails_leaves_the_files_of_the_one_before(
@@ -573,63 +557,45 @@ def test_renaming_merging_and_leaving_out(tmp_path: Path, tiny_model: str) -> No
         rows.append((f"{i}.png", *pair))
     write_labels(tmp_path / "labels.csv", rows)
     arguments = audit_arguments(tmp_path, tiny_model, adapters="zero-shot")
-    out = call(*arguments, code=3)
+    error = call(*arguments, code=3).stderr
     assert (
         "'labels.csv' holds values that were not named: animal '0' (3 rows), animal '1' (2 rows), "
         "place 'sea' (2 rows), place 'lake' (1 row), place 'moon' (1 row)."
-    ) in out.stderr
-    renamed = [
-        *arguments, "--rename", "animal: 0=cat", "--rename", "animal: 1=dog",
-        "--rename", "place: sea=water", "--rename", "place: lake=water",
-    ]  # fmt: skip
-    assert "place 'moon' (1 row). Name them" in call(*renamed, code=3).stderr
-    call(*renamed, "--skip-unknown", code=4)
-    actual = table_of(tmp_path / "out" / "predictions.csv")
-    assert [(row["target"], row["sensitive: place"]) for row in actual] == [
-        ("cat", "water"), ("dog", "water"), ("cat", "land"), ("cat", "water"),
-    ]  # fmt: skip
-    out = call(*arguments, "--rename", "animal: 7=cat", code=3)
-    assert "which holds ['0', '1'] (got ['7'])" in out.stderr
-    out = call(*arguments, "--rename", "file: 7=cat", code=3)
-    assert (
-        "`--rename` should be about the columns ['animal', 'place'] (got ['file'])"
-        in out.stderr
-    )
+    ) in error
+    for rename in (
+        "animal: 0=cat",
+        "animal: 1=dog",
+        "place:sea=water",
+        "place:lake=water",
+    ):
+        arguments += ["--rename", rename]
+    assert "place 'moon' (1 row). Name them" in call(*arguments, code=3).stderr
+    call(*arguments, "--skip-unknown", code=4)
+    table = table_of(tmp_path / "out" / "predictions.csv")
+    groups = [(row["target"], row["sensitive: place"]) for row in table]
+    expected = ("cat", "water"), ("dog", "water"), ("cat", "land"), ("cat", "water")
+    assert groups == list(expected)
 
 
 def test_several_attributes(labelled: Path, tiny_model: str) -> None:
-    with (labelled / "labels.csv").open() as file:
-        rows = list(csv.reader(file))
-    with (labelled / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [*r, "time" if i == 0 else "day" if i % 5 else "night"]
-            for i, r in enumerate(rows)
-        )
-    arguments = [
-        *audit_arguments(labelled, tiny_model), "--sensitive-column", "time",
-        "--adapters", "orthcali",
-    ]  # fmt: skip
-    out = call(*arguments, code=2)  # names without an attribute: of which column?
-    assert "attributes should be sensitive columns" in flat(out.stderr)
-    names = [
-        "--sensitive",
-        "place: water=on water",
-        "--sensitive",
-        "place: land=on land",
-    ]
+    lines = (labelled / "labels.csv").read_text().splitlines()
+    for i, _ in enumerate(lines):
+        lines[i] += ",time" if i == 0 else ",day" if i % 5 else ",night"
+    (labelled / "labels.csv").write_text("\n".join(lines))
+    arguments = audit_arguments(labelled, tiny_model, adapters="orthcali")
+    arguments += ["--sensitive-column", "time"]
+    error = call(*arguments, code=2).stderr  # which column do the names belong to?
+    assert "attributes should be sensitive columns" in flat(error)
     start = arguments.index("--sensitive")
-    arguments[start : start + 4] = names
+    for i, names in ((1, "place: water=on water"), (3, "place: land=on land")):
+        arguments[start + i] = names
     call(*arguments)
     document = load_audit(labelled).to_dict()
-    assert document["data"]["sensitive"] == {
-        "place": ["water", "land"],
-        "time": ["day", "night"],
-    }
+    attributes = {"place": ["water", "land"], "time": ["day", "night"]}
+    assert document["data"]["sensitive"] == attributes
     assert len(document["runs"][0]["groups"]) == 4
-    assert document["provenance"]["prompts"]["sensitive"]["time"] == {
-        "day": "day",
-        "night": "night",
-    }
+    prompts = document["provenance"]["prompts"]["sensitive"]
+    assert prompts["time"] == {"day": "day", "night": "night"}
 
 
 def test_images_are_embedded_only_if_asked(labelled: Path, tiny_model: str) -> None:
@@ -664,69 +630,44 @@ def test_no_names_of_pictures_that_were_left_out(folder: Path, tiny_model: str) 
     assert actual == {"count": 1, "examples": []}
 
 
+def folder_arguments(home: Path, model: str) -> list[str]:
+    arguments = "audit --sensitive-column place --adapters zero-shot".split()
+    arguments += ["--images", str(home / "pics"), "--out", str(home / "out")]
+    return [*arguments, "--model", model]
+
+
 def test_folders_can_be_the_labels(tmp_path: Path, tiny_model: str) -> None:
     for i in range(8):
         home = tmp_path / "pics" / ("cat", "dog")[i % 2] / ("0", "land")[i // 4]
         home.mkdir(parents=True, exist_ok=True)
         picture(i).save(home / f"{i}.png")
-    out = call(
-        *("audit", "--images", str(tmp_path / "pics"), "--sensitive-column", "place"),
-        *(
-            "--out",
-            str(tmp_path / "out"),
-            "--model",
-            tiny_model,
-            "--adapters",
-            "zero-shot",
-        ),
-    )
-    text = flat(out.stderr)
-    assert "8 images are labelled by their folders (class / place)" in text
-    assert "'0' is a number and is inserted into the prompt unchanged." in text
-    assert "--sensitive 'place: 0=...'" in text
-    document = load_audit(tmp_path).document
-    assert document.data.n == 8
-    assert document.data.targets == ("cat", "dog")
-    assert document.data.sensitive == {"place": ("0", "land")}
+    log = flat(call(*folder_arguments(tmp_path, tiny_model)).stderr)
+    assert "8 images are labelled by their folders (class / place)" in log
+    assert "'0' is a number and is inserted into the prompt unchanged." in log
+    assert "--sensitive 'place: 0=...'" in log
+    data = load_audit(tmp_path).document.data
+    assert (data.n, data.targets) == (8, ("cat", "dog"))
+    assert data.sensitive == {"place": ("0", "land")}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are Unicode there")
 def test_what_folders_do_not_label_is_listed(tmp_path: Path, tiny_model: str) -> None:
     home = tmp_path / "pics"
     for i in range(4):
-        (home / ("cat", "dog")[i % 2] / "früh").mkdir(parents=True, exist_ok=True)
-        picture(i).save(home / ("cat", "dog")[i % 2] / "früh" / f"{i}.png")
+        group = home / ("cat", "dog")[i % 2] / "früh"
+        group.mkdir(parents=True, exist_ok=True)
+        picture(i).save(group / f"{i}.png")
     picture(4).save(home / "stray.png")
     with (home / "cat" / "früh" / os.fsdecode(b"caf\xe9.png")).open("wb") as file:
         picture(5).save(file, "png")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "labels.csv").write_text("mine")
-    arguments = [
-        *(
-            "audit",
-            "--images",
-            str(home),
-            "--sensitive-column",
-            "place",
-            "--model",
-            tiny_model,
-        ),
-        *(
-            "--out",
-            str(tmp_path / "out"),
-            "--adapters",
-            "zero-shot",
-            "--sensitive",
-            "früh,spät",
-        ),
-    ]
-    out = call(*arguments, code=4)
-    assert "2 rows were left out" in out.stdout
-    listed = {
-        (p["row"], p["what"]): p["problem"]
-        for p in table_of(tmp_path / "out/problems.csv")
-    }
-    assert listed == {
+    arguments = [*folder_arguments(tmp_path, tiny_model), "--sensitive", "früh,spät"]
+    assert "2 rows were left out" in call(*arguments, code=4).stdout
+    problems = {}
+    for row in table_of(tmp_path / "out" / "problems.csv"):
+        problems[row["row"], row["what"]] = row["problem"]
+    assert problems == {
         ("6", "cat/früh/caf\\udce9.png"): "file name is not Unicode (rename the file)",
         ("5", "stray.png"): "image lies above the folders that are the labels",
     }
@@ -740,76 +681,85 @@ def test_sets_of_harmful_classes(labelled: Path, tiny_model: str) -> None:
     arguments = audit_arguments(
         labelled, tiny_model, adapters="zero-shot,orthcali:lam=0"
     )
-    out = call(*arguments, "--harmful", "crime: thief,burglar=a burglar", code=2)
-    assert "several names, some with phrases" in flat(out.stderr)
-    out = call(*arguments, "--harmful", "crime: ", code=2)
-    assert "a set needs classes" in flat(out.stderr)
-    sets = ("crime: thief", "crime: burglar=a burglar", "cat")
-    out = call(
-        *arguments, *(text for written in sets for text in ("--harmful", written))
-    )
+    for classes in ("crime: thief", "crime: burglar=a burglar", "cat"):
+        arguments += ["--harmful", classes]
+    out = call(*arguments)
     assert "Answers in the set crime (thief, burglar)" in flat(out.stdout)
     document = load_audit(labelled).document
     assert document.data.targets == ("cat", "dog", "thief", "burglar")
     assert document.data.harmful == {"crime": ("thief", "burglar"), "harmful": ("cat",)}
     assert document.provenance["prompts"]["targets"]["burglar"] == "a burglar"
-    actual = [h for h in document.runs[0].harm if h.classes == "harmful"]
-    assert [h.sensitive for h in actual] == [{}, {"place": "water"}, {"place": "land"}]
-    answers = [
-        row["zero-shot: answer"]
-        for row in table_of(labelled / "out" / "predictions.csv")
-    ]
-    assert actual[0].rate.value == answers.count("cat") / len(answers)
+    rates = [harm for harm in document.runs[0].harm if harm.classes == "harmful"]
+    groups = [{}, {"place": "water"}, {"place": "land"}]
+    assert [harm.sensitive for harm in rates] == groups
+    table = table_of(labelled / "out" / "predictions.csv")
+    answers = [row["zero-shot: answer"] for row in table]
+    assert rates[0].rate.value == answers.count("cat") / len(answers)
 
 
 def test_a_column_of_persons(labelled: Path, tiny_model: str) -> None:
     labels = labelled / "labels.csv"
     lines = labels.read_text("utf-8").splitlines()
     persons = ["person", "", "n/a", *(f"person {i % 11}" for i in range(22))]
-    labels.write_text(
-        "\n".join(f"{a},{b}" for a, b in zip(lines, persons, strict=True))
-    )
+    rows = [f"{line},{person}" for line, person in zip(lines, persons, strict=True)]
+    labels.write_text("\n".join(rows))
     arguments = audit_arguments(labelled, tiny_model, adapters="zero-shot,tpt")
     out = call(*arguments, "--cluster-column", "person")
-    audit = load_audit(labelled).document
-    assert (audit.data.n, audit.data.clusters) == (24, 13)
+    data = load_audit(labelled).document.data
+    assert (data.n, data.clusters) == (24, 13)
     sentence = "24 images of 13 clusters (column person): intervals allow for that."
     assert sentence in out.stdout
     for name in ("report.html", "card.md"):
         assert sentence in (labelled / "out" / name).read_text("utf-8")
     call(*arguments)
-    assert load_audit(labelled).document.data.clusters is None
+    before = load_audit(labelled)
+    assert before.document.data.clusters is None
     labels.write_text(re.sub(r"person [2-9]|person 10", "person 1", labels.read_text()))
-    output = call(*arguments, "--restart", "--cluster-column", "person", code=3).stderr
-    assert "should be 10 or more persons or sources (got 4)" in flat(output)
-    assert load_audit(labelled).document.data.clusters is None  # nothing was run
-    wrong = call(*arguments, "--cluster-column", "source", code=3).stderr
-    assert "lacks ['source']" in wrong
-    assert (
-        "columns should differ"
-        in call(*arguments, "--cluster-column", "place", code=3).stderr
-    )
+    clustered = "--restart", "--cluster-column", "person"
+    error = call(*arguments, *clustered, code=3).stderr
+    assert "should be 10 or more persons or sources (got 4)" in flat(error)
+    assert load_audit(labelled) == before, "nothing was run"
 
 
 def test_thresholds(folder: Path, tiny_model: str) -> None:
     """Rows were left out (4), and one threshold fails (5)."""
     arguments = audit_arguments(folder, tiny_model, adapters="zero-shot,tpt")
-    rules = ["--fail-if", "accuracy > 0", "--fail-if", "typical_gap > 10"]
-    rules += ["--fail-if", "accuracy > 100"]
+    rules = []
+    for rule in ("accuracy > 0", "typical_gap > 10", "accuracy > 100"):
+        rules += ["--fail-if", rule]
     out = call(*arguments, *rules, "--fail-on", "tpt", code=5)
-    actual = load_audit(folder).document.thresholds
-    assert [(t.run, t.outcome) for t in actual] == [
-        ("tpt", "failed"), ("tpt", "not judged"), ("tpt", "passed"),
-    ]  # fmt: skip
+    thresholds = load_audit(folder).document.thresholds
+    outcomes = [(threshold.run, threshold.outcome) for threshold in thresholds]
+    assert outcomes == [("tpt", "failed"), ("tpt", "not judged"), ("tpt", "passed")]
     (line,) = [line for line in out.stderr.splitlines() if "failed" in line]
     assert line.startswith("Fail if accuracy > 0: failed; tpt has ")
-    page, card = (
-        (folder / "out" / n).read_text("utf-8") for n in ("report.html", "card.md")
-    )
+    page = (folder / "out" / "report.html").read_text("utf-8")
     assert html.escape(line) in page
-    assert line.replace(">", "&gt;") in card
     assert "not judged; tpt has n/a (no interval" in page
+    card = (folder / "out" / "card.md").read_text("utf-8")
+    assert line.replace(">", "&gt;") in card
     assert "Fail if" in call(*arguments, "--fail-if", "accuracy < 0", code=4).stderr
+
+
+def test_a_label_file_is_not_replaced_by_a_result(
+    folder: Path, tiny_model: str
+) -> None:
+    labels = folder / "predictions.csv"  # of an earlier audit, say
+    labels.write_bytes((folder / "labels.csv").read_bytes())
+    before = labels.read_bytes()
+    arguments = audit_arguments(folder, tiny_model, adapters="zero-shot")
+    files = "--labels", str(labels), "--out", str(folder)
+    error = call(*arguments, *files, code=3).stderr
+    assert "`--labels` should not be a file that the audit writes" in error
+    assert labels.read_bytes() == before
+
+
+def test_a_column_of_too_many_values(folder: Path, tiny_model: str) -> None:
+    arguments = audit_arguments(folder, tiny_model, adapters="zero-shot")
+    del arguments[arguments.index("--targets") :]
+    rows = [(f"{i}.png", str(i), "land") for i in range(1001)]
+    write_labels(folder / "labels.csv", rows)
+    assert "holds more than 1000 different values" in call(*arguments, code=3).stderr
 
 
 def test_report_of_an_audit(labelled: Path, tiny_model: str) -> None:

@@ -10,17 +10,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checks import picture
-from cli_fixtures import NAMES, call, flat
+from cli_fixtures import NAMES, call
 from cli_fixtures import tiny_model as tiny_model
 from extending_page import documented
 from internals import printable, walk_images
 
 from fair_tta import AssociationCorrection, FairTPTClassifier, Zero
-from fair_tta.extend import AugMix
+from fair_tta.extend import Adapter, AugMix
 from fair_tta.lab.cli import app
 
 
@@ -37,54 +36,36 @@ def options(model: str) -> list[str]:
     return ["--model", model, "--views", "4", *NAMES]
 
 
-def expected(model: str, path: str, **more_options: Any) -> Any:
-    clf = FairTPTClassifier(
+def classifier(
+    model: str,
+    adapter: Adapter | None = None,
+    template: str | list[str] = "a photo {target} {sensitive}.",
+) -> FairTPTClassifier:
+    """The classifier that the options describe."""
+    return FairTPTClassifier(
         model,
         {"cat": "of a cat", "dog": "of a dog, black"},
         {"sensitive": {"water": "on water", "land": "on land"}},
-        "a photo {target} {sensitive}.",
+        template,
+        adapter=adapter or AssociationCorrection(),
         views=AugMix(4),
-        **{"adapter": AssociationCorrection(), **more_options},
     )
-    return clf.predict(path)
 
 
 def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> None:
-    """Repeated, from a file, and both: the answers of Python's list."""
+    """Repeated, or in a file: the answers of Python's list."""
     sentences = ["a photo {target} {sensitive}.", "a picture {sensitive} {target}."]
     file = tmp_path / "templates.txt"
     file.write_text("\n".join([sentences[1], "", ""]), "utf-8")
-    image, method = str(pictures / "b.png"), ("--adapter", "association-correction")
-    prediction = FairTPTClassifier(
-        tiny_model,
-        {"cat": "of a cat", "dog": "of a dog, black"},
-        {"sensitive": {"water": "on water", "land": "on land"}},
-        sentences,
-        adapter=method[1],
-    ).predict(image)
+    image = str(pictures / "b.png")
+    wanted = classifier(tiny_model, template=sentences).predict(image)
     names = NAMES[: NAMES.index("--template")]
     for second in (sentences[1], f"@{file}"):
         templates = ["--template", sentences[0], "--template", second]
-        out = call(
-            "predict",
-            image,
-            "--model",
-            tiny_model,
-            *names,
-            *templates,
-            *method,
-            "--json",
-        )
-        assert json.loads(out.stdout)["probabilities"] == pytest.approx(
-            prediction.probabilities
-        )
-    for wrong, message in (
-        ("@no/file.txt", "'no/file.txt' could not be read"),
-        ("a photo.", "should have a slot for the target"),
-    ):
-        templates = ["--template", wrong]
-        out = call("predict", image, "--model", tiny_model, *names, *templates, code=2)
-        assert message in flat(out.stderr)
+        command = ["predict", image, "--model", tiny_model, *names, *templates]
+        out = call(*command, "--json")
+        probabilities = json.loads(out.stdout)["probabilities"]
+        assert probabilities == pytest.approx(wanted.probabilities)
     tuned = "--template", sentences[1], "--adapter", "fair-tpt"
     out = call("predict", image, *options(tiny_model), *tuned, code=3)
     assert "FairTPT tunes the words of one template (got 2)" in out.stderr
@@ -96,51 +77,35 @@ def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None
     names = ["[bold]ü, 'x'\n\x1b[31m.PNG", "b.png", "deep/er/a.jpg"]
     assert [row["image"] for row in rows] == [str(pictures / name) for name in names]
     for row in rows:
-        prediction = expected(tiny_model, row["image"])
+        wanted = classifier(tiny_model).predict(row["image"])
         assert row["error"] is None
-        assert row["label"] == prediction.label
-        assert row["probabilities"] == pytest.approx(prediction.probabilities, abs=1e-5)
-        assert row["sensitive_entropy"] == pytest.approx(
-            prediction.sensitive_entropy, abs=1e-5
-        )
+        assert row["label"] == wanted.label
+        for field in ("probabilities", "sensitive_entropy"):
+            assert row[field] == pytest.approx(getattr(wanted, field), abs=1e-5)
 
 
 def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
-    out = call(
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--csv",
-        "--adapter",
-        "zero:rho=0.5",
-    )
-    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
-    assert len(rows) == 3
-    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
-    for row in rows:
-        prediction = expected(tiny_model, names[row["image"]], adapter=Zero(rho=0.5))
-        assert row["label"] == prediction.label
-        assert float(row["p: dog"]) == pytest.approx(prediction.probabilities["dog"])
-        assert row["error"] == ""
-        assert row["zero-shot label"] == max(
-            prediction.zero_shot, key=lambda t: prediction.zero_shot[t]
-        )
-
-
-def test_a_method_of_a_file_of_ones_own(pictures: Path, tiny_model: str) -> None:
-    (pictures / "own.py").write_text(documented("SoftVote"))
-    arguments = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
-    out = call(*arguments, f"{pictures}/own.py:SoftVote")
-    rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
-    names = {printable(str(path)): str(path) for path in pictures.rglob("*")}
-    for row in rows:
-        prediction = expected(tiny_model, names[row["image"]], adapter=Zero(rho=1))
-        assert 0 < float(row["p: dog"]) < 1
-        assert row["zero-shot label"] == max(
-            prediction.zero_shot, key=lambda t: prediction.zero_shot[t]
-        )
-    out = call(*arguments, f"{pictures}/own.py:Hard", code=2, columns=300)
-    assert "'own.py' has no 'Hard': it has SoftVote." in out.stderr
+    """Also a user-defined one, which is the same method in a file."""
+    (pictures / "user.py").write_text(documented("SoftVote"))
+    command = ["predict", str(pictures), *options(tiny_model), "--csv", "--adapter"]
+    paths = {printable(str(path)): str(path) for path in pictures.rglob("*")}
+    clf = classifier(tiny_model, Zero(rho=0.5))
+    for adapter in ("zero:rho=0.5", f"{pictures}/user.py:SoftVote"):
+        out = call(*command, adapter)
+        rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
+        assert len(rows) == 3
+        for row in rows:
+            wanted = clf.predict(paths[row["image"]])
+            zero_shot = wanted.zero_shot
+            assert row["zero-shot label"] == max(zero_shot, key=lambda t: zero_shot[t])
+            assert row["error"] == ""
+            if adapter.startswith("zero"):
+                assert row["label"] == wanted.label
+                assert float(row["p: dog"]) == pytest.approx(
+                    wanted.probabilities["dog"]
+                )
+    out = call(*command, f"{pictures}/user.py:Hard", code=2, columns=300)
+    assert "'user.py' has no 'Hard': it has SoftVote." in out.stderr
 
 
 def test_table_shows_every_picture_and_no_markup(
@@ -279,63 +244,44 @@ def test_the_embedded_model_says_what_it_is(pictures: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
+    "workers", [[], pytest.param(["--workers", "2"], marks=pytest.mark.slow)]
 )
 def test_precision(
-    pictures: Path, tiny_model: str, tmp_path: Path, more_options: list[str]
+    pictures: Path, tiny_model: str, tmp_path: Path, workers: list[str]
 ) -> None:
     """Workers load the model as the driver does: another precision would be another model."""
-    arguments = [
-        "predict",
-        str(pictures),
-        *options(tiny_model),
-        "--adapter",
-        "zero-shot",
-        "--csv",
-    ]
-    half = call(
-        *arguments,
-        "--dtype",
-        "bfloat16",
-        "--out",
-        str(tmp_path / "half"),
-        *more_options,
-    )
-    full = call(*arguments)
+    command = ["predict", str(pictures), *options(tiny_model), "--csv"]
+    command += ["--adapter", "zero-shot"]
+    half_options = ["--dtype", "bfloat16", "--out", str(tmp_path / "half")]
+    half = call(*command, *half_options, *workers)
+    full = call(*command)
     assert half.stdout.count("\n") == full.stdout.count("\n")
     assert half.stdout != full.stdout
 
 
-def test_kept_answers_samples_and_messages(
+def test_saved_predictions_and_samples(
     pictures: Path, tiny_model: str, tmp_path: Path
 ) -> None:
-    arguments = [
-        "predict",
-        str(pictures),
-        "--model",
-        tiny_model,
-        "--views",
-        "4",
-        "--csv",
-        *NAMES,
-    ]
+    command = ["predict", str(pictures), *options(tiny_model), "--csv"]
 
     def rows(*more_options: str) -> list[list[str]]:
-        return [
-            row[:2]
-            for row in csv.reader(io.StringIO(call(*arguments, *more_options).stdout))
-        ][1:]
+        printed = call(*command, *more_options).stdout
+        return [row[:2] for row in csv.reader(io.StringIO(printed))][1:]
 
     all_rows = rows()
     for _ in range(2):
         assert rows("--out", str(tmp_path / "out")) == all_rows
     assert rows("--limit", "2") == all_rows[:2]
     assert len(rows("--sample", "2")) == 2
-    assert (
-        "it has no effect without --out" in call(*arguments, "--restart", code=2).stderr
-    )
-    wrong = [*arguments, "--targets", os.fsdecode(b"\xff,b")]
+    wrong = [*command, "--targets", os.fsdecode(b"\xff,b")]
     assert "should hold text in Unicode" in call(*wrong, code=2).stderr
+
+
+def test_folders_are_read_in_order(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{i:02d}.png") for i in range(25)]
+    for path in paths:
+        Path(path).touch()
+    assert list(walk_images([str(tmp_path)])) == paths
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")

@@ -12,6 +12,7 @@ from internals import (
     Estimate,
     before_and_after,
     dot_plot,
+    short,
 )
 
 
@@ -95,3 +96,8 @@ def test_what_is_not_known_is_not_drawn() -> None:
     root = ElementTree.fromstring(dot_plot([Dot("x", unknown)], "x"))
     assert not list(root.iter("circle"))
     assert "n/a" in texts(ElementTree.tostring(root, "unicode"))
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert short("short", 5) == "short"
+    assert short("a" * 40 + "b" * 40, 11) == "aaaaa\N{HORIZONTAL ELLIPSIS}bbbbb"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fair_tta.auditing._document import AuditDocument, RunFigures
 from fair_tta.auditing._judge import images_of_small_groups
-from fair_tta.lab.report._groups import cells_of, most_frequent_class
+from fair_tta.lab.report._changed_groups import cells_of, most_frequent_class
 from fair_tta.lab.report._legends import cluster_sentence
 from fair_tta.lab.report._method_rows import NamedAudit, method_rows
 from fair_tta.lab.report._numbers import (
@@ -105,7 +105,7 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
     chance = 1 / len(document.data.targets)
     if median is not None and median < chance + _NEAR_CHANCE * (1 - chance):
         yield (
-            f"{run.name} is hardly sure of any answer",
+            f"{run.name} is barely confident in any answer",
             f"median confidence {percent_sign(median)}, by chance {percent_sign(chance)}",
         )
 

@@ -40,8 +40,8 @@ def examination_banners(document: doc.ExaminationDocument) -> list[str]:
         if (adapter.changed_share.value or 0) > MANY_CHANGED:
             changed = of_hundred(adapter.changed_share.value)
             sentences.append(
-                f"{adapter.name} changes {changed} answers, more than one in five. Nobody knows "
-                "yet whether they become right."
+                f"{adapter.name} changes {changed} answers, more than one in five. Without labels "
+                "it is unknown whether they become right."
             )
     return [*sentences, *document.warnings]
 
@@ -94,16 +94,16 @@ def label_plan(document: doc.ExaminationDocument, attribute: str) -> list[str]:
     sentences = [groups]
     if document.adapters:
         sentences += [
-            "Whether a method makes answers right shows only on images whose answer changes. The "
-            "table takes it that two of three of them change the same way; of the other images no "
-            "label is needed.",
-            "Whether it changes the gap as much as perceived: the table takes it that the change "
+            "Whether a method corrects answers shows only on images whose answer changes. The "
+            "table assumes that two of three of these change in the same direction; the other "
+            "images need no label.",
+            "Whether it changes the gap as much as perceived: the table assumes that the change "
             "falls on one group, whose answers change as often as all.",
         ]
     sentences.append(
-        f"Level {100 * document.settings.level:g} %, power 80 %, by the formulas of audits "
-        "(Wald's for a rate, Connor's for McNemar's test). They are plans: they take what is "
-        "assumed for the truth."
+        f"Level {100 * document.settings.level:g} %, power 80 %, by the formulas that audits use "
+        "(Wald's for a rate, Connor's for McNemar's test). These numbers are plans: they hold if "
+        "the assumptions do."
     )
     return sentences
 
@@ -123,8 +123,7 @@ def _perceived_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     return Card(
         "What is perceived",
         f"{text}.",
-        "The value it finds most probable has "
-        f"{percent_sign(perceived.confidence.value)}, on average.",
+        f"Its most probable value has {percent_sign(perceived.confidence.value)} on average.",
     )
 
 
@@ -145,7 +144,8 @@ def _leaning_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
         words = f"By words alone, {target} leans most to {value} ({logit:+.2f} logits)."
     return Card(
         heading,
-        f"By its own beliefs they differ by {points_text(gap)} between values of {attribute}.",
+        f"By the model's own beliefs, right and wrong answers differ by {points_text(gap)} "
+        f"between values of {attribute}.",
         f"The true gap is usually larger. {words}",
     )
 

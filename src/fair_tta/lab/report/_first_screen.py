@@ -8,14 +8,14 @@ from typing import NamedTuple
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions
 from fair_tta.lab.report._banners import audit_banners, balanced_text
-from fair_tta.lab.report._drawings import BeforeAfter, Dot
-from fair_tta.lab.report._groups import (
+from fair_tta.lab.report._changed_groups import (
     ChangedGroup,
     before_after,
     cells_of,
     changed_groups,
     group_sentences,
 )
+from fair_tta.lab.report._drawings import BeforeAfter, Dot
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,

@@ -169,9 +169,9 @@ def limits(document: doc.AuditDocument) -> dict[str, str]:
                 "p-values are not corrected."
             )
         texts["Many comparisons"] = (
-            f"{marks} Whoever picks "
-            "the best of several methods on these images picks luck too: on new images it will "
-            "do less well on average. Confirm a choice on images that took no part in it."
+            f"{marks} Picking the best of several methods on these images picks luck too: on new "
+            "images it will do less well on average. Confirm a choice on images that took no part "
+            "in it."
         )
     return texts | {
         "The worst group is a minimum": "The lowest of several measured accuracies is lower, on "
@@ -182,7 +182,7 @@ def limits(document: doc.AuditDocument) -> dict[str, str]:
         "on so few is wide, and one wrong label moves it.",
         "Groups that were not named": f"Only {attributes} was looked at, with the values and "
         "labels given. Gaps along other attributes, and inside a group, are not seen. Labels of "
-        "people's attributes are often somebody's impression.",
+        "people's attributes are often someone's impression.",
         "Numbers of images are plans": "How many images a claim would need takes the observed "
         "rates for the truth. They are uncertain themselves.",
     }

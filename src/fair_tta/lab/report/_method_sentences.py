@@ -65,7 +65,7 @@ def gap_sentences(row: MethodRow) -> tuple[str, str]:
     )
     if row.judgement.looks_smaller:
         text += f" {row.judgement.more_images} would show it."
-    return text, f"{level} of the change {bounds}. {evidence_sentence(row)}"
+    return text, f"{level} of the change {bounds}. {evidence_sentence(row)}".rstrip()
 
 
 def ci_label(document: AuditDocument) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
-from fair_tta.lab.report._groups import cells_of, changed_groups
+from fair_tta.lab.report._changed_groups import cells_of, changed_groups
 from fair_tta.lab.report._method_rows import (
     MethodOnTasks,
     MethodRow,

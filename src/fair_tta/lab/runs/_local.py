@@ -21,8 +21,8 @@ from fair_tta.lab.runs._job import Job, WorkUnit
 from fair_tta.lab.runs._runner import Pool, WaitForRows
 from fair_tta.lab.runs._worker import ImageRows, Worker, start_worker
 
+# Units of each worker that are begun before the first unit is waited for.
 _UNITS_AHEAD = 3
-"""Units of each worker that are begun before the first unit is waited for."""
 
 
 @dataclass(frozen=True)

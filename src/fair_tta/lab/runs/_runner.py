@@ -170,12 +170,12 @@ class Runner:
             stored.append(query_rows)
         return stored
 
-    def _finish(self, begun: _BegunUnit) -> tuple[WorkUnit, list[ImageRows]]:
+    def _finish(self, begun_unit: _BegunUnit) -> tuple[WorkUnit, list[ImageRows]]:
         """Wait for the rows that were missing, and store them."""
-        unit = begun.unit
+        unit = begun_unit.unit
         computed: list[ImageRows] = [[] for _ in unit.images]
-        if begun.wait is not None:
-            computed = begun.wait()
+        if begun_unit.wait is not None:
+            computed = begun_unit.wait()
         if self.store is None:
             return unit, computed
         unit_rows: list[ImageRows] = []
@@ -185,7 +185,7 @@ class Runner:
                 unit_rows.append(image_rows)
                 continue
             # Rows whose content is not that of the image that was read are of an older file.
-            query_rows = dict(begun.stored[position])
+            query_rows = dict(begun_unit.stored[position])
             if image_rows:
                 content = image_rows[0].key.content
                 query_rows = {

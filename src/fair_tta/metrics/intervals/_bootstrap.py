@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ArrayBounds: TypeAlias = tuple[Floats, Floats]
 
+# Numbers in memory at a time: 32 MB.
 _MAX_NUMBERS = 4_000_000
-"""Numbers in memory at a time: 32 MB."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def check_share(argument: str, value: float, closed: bool = False) -> None:
 def _check_correct(correct: float, n: float) -> None:
     if not 0 <= correct <= n or n == 0:
         raise FairTTAError(
-            f"`correct` should lie from 0 to a positive `n` (got {correct} of {n}).",
+            f"`correct` should be between 0 and `n`, and `n` > 0 (got {correct} of {n}).",
             argument="correct",
         )
 
@@ -164,7 +164,7 @@ def _check_changes(right_to_wrong: int, wrong_to_right: int, n: int) -> None:
         1, right_to_wrong + wrong_to_right
     ):
         raise FairTTAError(
-            "changes should be counts of at most `n` images in all "
+            "`right_to_wrong` and `wrong_to_right` should be >= 0 and add up to at most `n` "
             f"(got {right_to_wrong} and {wrong_to_right} of {n}).",
             argument="n",
         )
@@ -206,8 +206,8 @@ def step_down(
         remaining = [i for i in range(count) if i not in judged]
         error = error_of(remaining)
         results = {i: compare(i, error) for i in remaining}
-        shown = {i: result for i, result in results.items() if is_shown(result)}
-        judged |= shown or results
+        different = {i: result for i, result in results.items() if is_shown(result)}
+        judged |= different or results
     return [judged[i] for i in range(count)]
 
 

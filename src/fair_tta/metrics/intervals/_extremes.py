@@ -33,24 +33,23 @@ SELECTION_SHARE = 0.1
 A tenth costs little: an interval at nine tenths of 5 % is 2 % wider.
 """
 
+# Limits of `a / b` as a factor of `a`: the less sharp of the two upper bounds gets less of the
+# error. Intervals hold with any limits, as `k` is simulated with the units that result.
 _MIN_UNIT_RATIO = 0.85
 _MAX_UNIT_RATIO = 1.25
-"""Limits of ``a / b`` as a factor of ``a``: the less sharp of the two upper bounds gets less of the
-error. Intervals hold with any limits, as ``k`` is simulated with the units that result."""
 
+# Forms are candidates within this times the normal quantile. By Bonferroni `k` is about that of
+# half the error at most, which is less than 1.5 times as large for levels of 60 % and more.
 _CANDIDATE_MARGIN = 1.5
-"""Forms are candidates within this times the normal quantile. By Bonferroni ``k`` is about that of
-half the error at most, which is less than 1.5 times as large for levels of 60 % and more."""
 
+# Limit of the coordinate ascent over classes. In the simulated designs later rounds change an end
+# by less than 1e-6, the rounding of single precision.
 _ASCENT_ROUNDS = 4
-"""Limit of the coordinate ascent over classes. In the simulated designs later rounds change an end
-by less than 1e-6, the rounding of single precision."""
 
+# Draws that an empirical quantile needs below it. With fewer, a normal tail from the quantile of
+# 1 / _TAIL_START replaces it.
 _MIN_TAIL_DRAWS = 5
-"""Draws that an empirical quantile needs below it; with fewer a normal tail replaces it."""
-
 _TAIL_START = 100
-"""The normal tail begins at the quantile of 1 / 100."""
 
 LinearForms: TypeAlias = Callable[[CellRates], list[Floats]]
 """Return the forms of which the largest counts, for each class: ``[forms, draws]``."""
@@ -99,9 +98,10 @@ def _false_positive_rates(rates: CellRates) -> tuple[Floats, Mask]:
     n_of_other_classes = np.maximum(1, n_of_group - n)
     # Noise stays in single precision.
     dtype = rates.cell_accuracy.dtype
-    given = rates.answer_share * (n_of_group / n_of_other_classes).astype(dtype)
-    right = rates.cell_accuracy * (n / n_of_other_classes).astype(dtype)
-    return given - right, rates.n.sum(1, keepdims=True) > rates.n
+    answered = rates.answer_share * (n_of_group / n_of_other_classes).astype(dtype)
+    true_positive = rates.cell_accuracy * (n / n_of_other_classes).astype(dtype)
+    has_other_classes = rates.n.sum(1, keepdims=True) > rates.n
+    return answered - true_positive, has_other_classes
 
 
 def _selection_rates(rates: CellRates) -> tuple[Floats, Mask]:
@@ -121,7 +121,7 @@ def _group_differences(
     Args:
         are_equal_of_two_classes: the gaps of two classes are equal, so the first one is enough.
     """
-    kinds = [kind(rates) for kind in rate_kinds]
+    rates_of_kinds = [rate_kind(rates) for rate_kind in rate_kinds]
     classes = rates.n.shape[1]
     if are_equal_of_two_classes and classes == 2:
         classes = 1
@@ -129,9 +129,10 @@ def _group_differences(
     for c in range(classes):
         differences = []
         fewest_groups = len(rates.n)
-        for rate, has_rate in kinds:
+        for rate, has_rate in rates_of_kinds:
             group_rates = rate[has_rate[:, c], c]
             fewest_groups = min(fewest_groups, len(group_rates))
+            # All pairs of different groups, in both orders.
             first, second = np.nonzero(~np.eye(len(group_rates), dtype=bool))
             differences.append(group_rates[first] - group_rates[second])
         class_forms = np.concatenate(differences)
@@ -172,7 +173,7 @@ class _ClassForms:
 
     @cached_property
     def below_largest(self) -> tuple[Floats, Floats, Floats]:
-        """How far each form lies below the largest, and the noise of that distance.
+        """Distance of each form below the largest, and the noise of that distance.
 
         Three arrays ``[forms]``: distance, deviation of its noise, and largest noise.
         """
@@ -307,7 +308,8 @@ def _upper_end(
     classes = len(before)
     selection_error = error * SELECTION_SHARE / classes
     end_error = error * (1 - SELECTION_SHARE)
-    ends, noises = [], []
+    form_ends = []
+    form_noises = []
     for class_before, class_after in zip(before, after, strict=True):
         from_largest, from_itself = _upper_bounds(
             class_before, class_after, selection_error, end_error
@@ -317,11 +319,13 @@ def _upper_end(
         k = _joint_width(from_largest, from_itself, end_error) * classes**-0.5
         a = k * from_largest.unit
         b = k * from_itself.unit
-        ends.append(np.minimum(from_largest.estimate + a, from_itself.estimate + b))
-        noises.append(
+        form_ends.append(
+            np.minimum(from_largest.estimate + a, from_itself.estimate + b)
+        )
+        form_noises.append(
             np.minimum(from_largest.noise + a[:, None], from_itself.noise + b[:, None])
         )
-    return _largest_sum(ends, noises, end_error)
+    return _largest_sum(form_ends, form_noises, end_error)
 
 
 def _upper_bounds(
@@ -369,30 +373,30 @@ def _joint_width(first: _UpperBound, second: _UpperBound, error: float) -> Float
 
 
 def _largest_sum(
-    ends: Sequence[Floats], noises: Sequence[Floats], error: float
+    form_ends: Sequence[Floats], form_noises: Sequence[Floats], error: float
 ) -> tuple[float, Floats]:
     """Return the largest end of the mean over classes, over the forms of each class.
 
-    ``max over j_1 .. j_C of mean_c ends[c][j_c] - q(mean_c noises[c][j_c])``, by coordinate ascent;
-    and the mean noise of these forms.
+    The largest ``mean_c end[c][j_c] - quantile of mean_c noise[c][j_c]`` over ``j_1 .. j_C``, found
+    by coordinate ascent; and the mean noise of these forms.
     """
-    classes = len(ends)
-    chosen = [int(end.argmax()) for end in ends]
-    noise = np.mean([noises[c][chosen[c]] for c in range(classes)], 0)
+    classes = len(form_ends)
+    chosen = [int(class_ends.argmax()) for class_ends in form_ends]
+    noise = np.mean([form_noises[c][chosen[c]] for c in range(classes)], 0)
     largest = -np.inf
     for _ in range(_ASCENT_ROUNDS if classes > 1 else 1):
         largest_before = largest
         for c in range(classes):
-            other_ends = sum(ends[d][chosen[d]] for d in range(classes) if d != c)
-            other_noise = noise - noises[c][chosen[c]] / classes
-            sums = (other_ends + ends[c]) / classes - _quantile(
-                other_noise + noises[c] / classes, error
-            )
-            j = int(sums.argmax())
-            if sums[j] > largest:
-                largest = float(sums[j])
+            # Exchange the form of this class while those of the other classes are fixed.
+            fixed_ends = sum(form_ends[d][chosen[d]] for d in range(classes) if d != c)
+            fixed_noise = noise - form_noises[c][chosen[c]] / classes
+            noise_quantile = _quantile(fixed_noise + form_noises[c] / classes, error)
+            mean_ends = (fixed_ends + form_ends[c]) / classes - noise_quantile
+            j = int(mean_ends.argmax())
+            if mean_ends[j] > largest:
+                largest = float(mean_ends[j])
                 chosen[c] = j
-                noise = other_noise + noises[c][j] / classes
+                noise = fixed_noise + form_noises[c][j] / classes
         if largest <= largest_before + 1e-12:  # only rounding is gained
             break
     return largest, noise
@@ -478,13 +482,16 @@ class MaxMinInterval:
 
         Step-down max-T (Romano and Wolf 2005).
         """
-        first, *others = rates_with_noise(table, tuple(range(len(table.answers))))
-        changes = [ExtremeChange.of_rates(self.forms, first, run) for run in others]
-        bonferroni_error = (1 - level) / len(changes)
-        ranks = [
-            _smallest_ranks(change.noise_of_ends(bonferroni_error))
-            for change in changes
-        ]
+        runs = range(len(table.answers))
+        first_rates, *rates_of_others = rates_with_noise(table, tuple(runs))
+        changes = []
+        ranks = []
+        for rates in rates_of_others:
+            change = ExtremeChange.of_rates(self.forms, first_rates, rates)
+            # At an error between Bonferroni's and that of a single change.
+            noise = change.noise_of_ends((1 - level) / len(rates_of_others))
+            changes.append(change)
+            ranks.append(_smallest_ranks(noise))
         bounds = step_down(
             len(changes),
             lambda remaining: _joint_error([ranks[i] for i in remaining], 1 - level),

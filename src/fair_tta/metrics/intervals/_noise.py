@@ -19,11 +19,11 @@ from fair_tta.metrics._types import Floats, Ints
 DRAWS = 1000
 """Gaussian draws of noise. Their mirror images follow, so that its mean is exactly 0."""
 
+# Random weights in memory at a time: 80 MB in single precision.
 _MAX_WEIGHTS = 20_000_000
-"""Random weights in memory at a time: 80 MB in single precision."""
 
+# Noise of one run is wider by 2 / n: rates of few images vary in steps, and a normal does not.
 _STEP_ALLOWANCE = 2
-"""Noise of one run is wider by 2 / n: rates of few images vary in steps, and a normal does not."""
 
 
 @dataclass(frozen=True, eq=False)

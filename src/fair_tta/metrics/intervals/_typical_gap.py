@@ -25,8 +25,8 @@ from fair_tta.metrics.intervals._closed_forms import Bounds
 MIN_CELL_IMAGES = 5
 """Images, or clusters, of each class in each group that an interval takes."""
 
+# Keeps a division by the square of a gap finite where there is none.
 _MIN_SQUARE = 1e-12
-"""Keeps a division by the square of a gap finite where there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ class _Moments(NamedTuple):
 
     @property
     def slope(self) -> float:
-        """How much the variance grows with V."""
+        """Growth of the variance with V."""
         observed = self.gap_variance / max(self.smoothed, _MIN_SQUARE)
         # Where the smoothed rates hardly differ, that of a gap in a random direction.
         return max(observed, 4 * self.noise / self.rank)
@@ -338,7 +338,7 @@ def measure_typical_gap_change(
 def why_no_interval(
     table: AnswerTable, before: int = 0, after: int | None = None
 ) -> str | None:
-    """Return why a gap, or its change, has no interval; None if it has one."""
+    """Return the reason why a gap, or its change, has no interval; None if it has one."""
     if table.few_clusters_reason:
         return table.few_clusters_reason
     n = table.counts().sum(2)
