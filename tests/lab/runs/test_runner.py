@@ -85,7 +85,7 @@ def stream(
     sources: Sequence[ImageSource | None],
     seed: int = 0,
     read_ahead: bool = False,
-) -> list[tuple[ImageSource | None, ImageRows]]:
+) -> list[tuple[ImageSource | None, Any]]:
     """Two images at a time."""
     return list(
         runner.stream(
@@ -251,7 +251,7 @@ def test_the_next_unit_is_decoded_while_one_is_processed(
     )
     for (_, rows), (_, same_rows) in zip(ahead, in_turn, strict=True):
         for row, same_row in zip(rows, same_rows, strict=True):
-            assert row.prediction == same_row.prediction  # type: ignore[union-attr]
+            assert row.prediction == same_row.prediction
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
