@@ -129,13 +129,11 @@ def test_documents_validate() -> None:
     ("keys", "value"),
     [
         (("data", "n"), ["600"]),
-        (("data", "n"), [True]),
         (("runs", 1, "name"), []),
         (("runs", 0, "extra"), [1]),
         (("runs", 0, "metrics", "bias", "value"), [7.5]),
         (("comparisons", 0, "groups", 3, "changes", "n"), [-1]),
         (("provenance", "time"), [None]),
-        (("schema",), []),
         (("runs",), [[]]),
     ],
 )
@@ -179,12 +177,9 @@ def test_truncated_and_flipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "this is not JSON: Expecting value"),
         ("[" * 100_000, "this is not JSON: maximum recursion depth exceeded"),
         (TEXT.replace("0.875", "NaN", 1), "Expected `float` >= 0.0"),
         (edited(("data", "\ud800"), 1), "this is not an audit of schema"),
-        (edited(("data", "n"), 1.5), "Expected `int`, got `float` - at `$.data.n`"),
-        ("3", "Expected `object`, got `int`"),
         ('{"schema": ["x"]}', "this audit has the schema ['x']"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -153,8 +152,8 @@ def test_the_ranking_is_by_change_and_says_what_it_is(examination: Examination) 
 def test_batches_order_of_methods_and_streams_do_not_matter(
     clf: FairTPTClassifier, examination: Examination
 ) -> None:
-    names = list(ADAPTERS)[::-1]
-    again = clf.examine(iter(IMAGES), {n: ADAPTERS[n] for n in names}, progress=True)
+    reversed_adapters = dict(reversed(ADAPTERS.items()))
+    again = clf.examine(iter(IMAGES), reversed_adapters, progress=True)
     first, second = examination.document, again.document
     adapters = {adapter.name: adapter for adapter in second.adapters}
     for adapter in first.adapters:
@@ -205,17 +204,3 @@ def test_saved_and_loaded(examination: Examination, tmp_path: Path) -> None:
     assert again.to_dict()["schema"] == "fair-tta/examination/1"
     assert str(again) == str(examination)
     assert isinstance(again.document, ExaminationDocument)
-
-
-def test_truncated_and_flipped(examination: Examination) -> None:
-    content = examination.to_json().encode()
-    generator = random.Random(0)
-    for _ in range(150):
-        flipped = bytearray(content)
-        flipped[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
-        for text in (bytes(flipped), content[: generator.randrange(len(content) - 2)]):
-            try:
-                str(Examination.from_json(text))
-            except FairTTAError:
-                continue
-            assert text == bytes(flipped)

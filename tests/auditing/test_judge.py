@@ -43,14 +43,17 @@ def compare_rates(before: Rates, after: Rates) -> Audit:
     return compare([made(before), made(after, "M")])
 
 
+def compare_right(n: int, before: list[int], after: list[int]) -> Audit:
+    """Compare so many right answers of n in each of `CELLS`."""
+    return compare_rates(rates_of(n, *before), rates_of(n, *after))
+
+
 def judged(compared: Audit) -> Verdict:
     return verdict_on(compared.document, compared.document.comparisons[0])
 
 
 def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
-    compared = compare_rates(
-        rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 150)
-    )
+    compared = compare_right(200, [180, 180, 180, 60], [180, 180, 180, 150])
     verdict = judged(compared)
     assert verdict.is_shown
     assert verdict.objection is None
@@ -60,9 +63,7 @@ def test_green_needs_a_gap_that_falls_and_nothing_else_that_does() -> None:
 
 def test_a_group_that_falls_is_not_green() -> None:
     """Accuracy, balanced accuracy and the worst group gain; one group falls from 80 to 64."""
-    compared = compare_rates(
-        rates_of(200, 160, 180, 180, 60), rates_of(200, 128, 180, 180, 140)
-    )
+    compared = compare_right(200, [160, 180, 180, 60], [128, 180, 180, 140])
     verdict = judged(compared)
     assert verdict.typical_gap == -1
     assert verdict.accuracy == verdict.balanced_accuracy == 1
@@ -91,16 +92,12 @@ def test_groups_are_judged_together() -> None:
 
 def test_a_model_at_chance_is_not_green() -> None:
     """The smallest gap of all: answers that do not depend on the image."""
-    compared = compare_rates(
-        rates_of(300, 290, 150, 60, 150), rates_of(300, 151, 152, 150, 150)
-    )
+    compared = compare_right(300, [290, 150, 60, 150], [151, 152, 150, 150])
     verdict = judged(compared)
     assert verdict.typical_gap < 0
     assert not verdict.is_above_chance
     assert not verdict.is_shown
-    balanced = compare_rates(
-        rates_of(300, 150, 90, 60, 90), rates_of(300, 150, 150, 150, 150)
-    )
+    balanced = compare_right(300, [150, 90, 60, 90], [150, 150, 150, 150])
     assert judged(balanced).costs == []
     assert "is not shown to answer better than chance" in str(
         judged(balanced).objection
@@ -232,9 +229,7 @@ def test_too_few_different_images_show_no_figure() -> None:
 
 
 def test_a_group_named_before_looking_is_tested_alone() -> None:
-    compared = compare_rates(
-        rates_of(200, 180, 180, 180, 60), rates_of(200, 180, 180, 180, 75)
-    )
+    compared = compare_right(200, [180, 180, 180, 60], [180, 180, 180, 75])
     group = compared.compared_group("M", {"place": "out"}, "dog")
     assert group.changes.mcnemar_p == pytest.approx(binomtest(0, 15).pvalue)
     assert group.corrected is not None

@@ -114,7 +114,8 @@ class Source:
             rows = map(_with_image, rows)
         records, problems = collect_records(rows)
         if not records:
-            raise self.error(f"no usable record in {str(root)!r}.\n{problems}")
+            details = f"\n{problems}" if problems else ""
+            raise self.error(f"no usable record in {str(root)!r}.{details}")
         return Dataset(self.name, records, problems, parameters, task)
 
 

@@ -275,7 +275,7 @@ class FolderRun:
             seed=self.classifier._vision.seed,
             read_ahead=True,
         )
-        # How many rows are expected for the progress bar; problems of the whole file are not rows
+        # The rows that the progress bar expects; problems of the whole file are not rows
         n_rows = self.values.row_count
         n_expected = min(n_rows, options.limit or n_rows, options.sample or n_rows)
         n_finished = 0

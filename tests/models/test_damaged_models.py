@@ -16,7 +16,7 @@ import hostile_models
 import pytest
 import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, picture
-from internals import FOLDER, advise_on_error
+from internals import FOLDER
 from test_untouched import open_clip_clip, transformers_clip
 from torch import nn
 from transformers import CLIPImageProcessor
@@ -64,17 +64,6 @@ def test_a_text_tower_in_another_precision() -> None:
     message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: convert all"
     with pytest.raises(ModelError, match=message):
         classify(whole)
-
-
-@pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
-def test_a_logit_scale_that_is_damaged(make: Callable[[], tuple[Any, Any]]) -> None:
-    model, whole = make()
-    for value in (710.0, 1e9):
-        model.logit_scale.data.fill_(value)
-        with pytest.raises(
-            ModelError, match=r"^the logit scale of .*LIP.* is too large .*, or pass"
-        ):
-            classify(whole)
 
 
 @pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
@@ -161,16 +150,6 @@ def test_what_is_not_about_the_weights_stays_what_it_is(
     monkeypatch.setattr(model, "get_image_features", fail)
     with pytest.raises(type(error), match=str(error)):
         clf.predict(picture())
-
-
-def test_weights_in_several_places() -> None:
-    model = nn.Linear(2, 2)
-    model.bias = nn.Parameter(torch.zeros(2, device="meta"))
-    message = (
-        r"it fails: another device \(Its weights are on cpu and meta: move all to one"
-    )
-    with pytest.raises(ModelError, match=message), advise_on_error(model, "it"):
-        raise RuntimeError("another device")
 
 
 def made_under_inference_mode() -> Any:

@@ -13,7 +13,7 @@ import families
 import pytest
 import torch
 from checks import picture
-from internals import find_device, find_dtype, load, move
+from internals import find_device, find_dtype, load
 
 from fair_tta import FairTPT, FairTPTClassifier, FairTTAError, Zero, ZeroShot
 from fair_tta.extend import AugMix
@@ -60,43 +60,6 @@ def test_auto_on_an_old_card(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_dtype("auto", torch.device("cuda")) == torch.float16
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            {"device": "nix"},
-            "`device` 'nix' cannot be used: it should be 'auto', 'cpu'",
-        ),
-        (
-            {"device": "meta"},
-            "`device` 'meta' cannot be used: it should be 'auto', 'cpu'",
-        ),
-        (
-            {"device": torch.device("meta")},
-            "`device` 'meta' cannot be used: it should be",
-        ),
-        ({"device": "privateuseone"}, "`device` 'privateuseone' cannot be used: "),
-        ({"dtype": "int8"}, r"`dtype` should be 'auto', 'float32', .* \(got 'int8'\)"),
-        ({"dtype": torch.int8}, r"`dtype` should be 'auto'.*torch.int8"),
-        ({"dtype": torch.float8_e4m3fn}, r"`dtype` should be 'auto'.*float8"),
-    ],
-)
-def test_what_torch_does_not_know(more: Any, message: str) -> None:
-    with pytest.raises(FairTTAError, match=message):
-        FairTPTClassifier("miniature", *NAMES, **more)
-
-
-@pytest.mark.parametrize("more", [{"device": "cpu"}, {"dtype": "bfloat16"}])
-def test_an_object_stays_as_it_is(more: Any) -> None:
-    model, *processor = families.seeded(families.clip)
-    ((name, value),) = more.items()
-    with pytest.raises(
-        FairTTAError,
-        match=rf"`{name}` goes with a model that is loaded from a string.*{value}",
-    ):
-        FairTPTClassifier(model, *NAMES, processor=tuple(processor), **more)
-
-
 class Plain:
     """A backend that keeps its model to itself."""
 
@@ -113,16 +76,11 @@ class Plain:
         return self.inner[name]
 
 
-def test_backends_of_ones_own_are_neither_moved_nor_compiled() -> None:
-    backend: Any = Plain()
-    with pytest.raises(
-        FairTTAError, match="`device` and `dtype` need a model of torch to move"
-    ):
-        move(backend, torch.device("cpu"))
+def test_user_defined_backends_are_not_compiled() -> None:
     with pytest.raises(
         FairTTAError, match="`compile_vision` needs a model of transformers or"
     ):
-        FairTPTClassifier(backend, *NAMES, compile_vision=True)
+        FairTPTClassifier(Plain(), *NAMES, compile_vision=True)
 
 
 def test_a_device_that_is_not_there() -> None:

@@ -23,8 +23,8 @@ from families_open_clip import OPEN_CLIP, build, registered, shrunk
 from open_clip.tokenizer import HFTokenizer
 
 from fair_tta import FairTPTClassifier
-from fair_tta.errors import ModelError, PromptError
-from fair_tta.models import Backend, OpenClipBackend, Tokens, resolve
+from fair_tta.errors import PromptError
+from fair_tta.models import Backend, OpenClipBackend, Tokens
 
 # METHODS 6.3: attention in both directions and no mask of the padding, so every position sees it.
 MAY_NOT_CUT = {"CLIPA", "MobileCLIP-S", "SigLIP", "SigLIP 2"}
@@ -221,33 +221,3 @@ def test_bare_model_finds_its_preprocessing_and_tokenizer(name: str) -> None:
         rtol=0,
         atol=0,
     )
-
-
-@pytest.mark.parametrize("name", ["CLIPA", "SigLIP", "HFTextEncoder RoBERTa"])
-def test_bare_model_with_an_unknown_tokenizer(name: str) -> None:
-    model, _, _ = OPEN_CLIP[name]()
-    with pytest.raises(ModelError, match="preprocessing and its tokenizer"):
-        resolve(model)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param(lambda m, p, t: (m, p), id="no tokenizer"),
-        pytest.param(lambda m, p, t: (m, t, p), id="tokenizer and preprocess swapped"),
-        pytest.param(lambda m, p, t: (p, m, t), id="model not first"),
-        pytest.param(
-            lambda m, p, t: (m, p, p), id="what create_model_and_transforms returns"
-        ),
-        pytest.param(lambda m, p, t: (m, p, t, None), id="too many"),
-        pytest.param(lambda m, p, t: (m, None, t), id="no preprocess"),
-        pytest.param(
-            lambda m, p, t: (m, p, "ViT-B-32"), id="name instead of tokenizer"
-        ),
-        pytest.param(lambda m, p, t: (), id="empty"),
-    ],
-)
-def test_wrong_tuples(wrong: Callable[..., Any]) -> None:
-    parts = OPEN_CLIP["CLIP"]()
-    with pytest.raises(ModelError, match="should"):
-        resolve(wrong(*parts))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -180,132 +179,24 @@ def test_strings_that_cannot_be_loaded(registered: str, tmp_path: Path) -> None:
         resolve(f"open_clip:{registered}/no-such-tag")
 
 
-class Payload:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return (Path.touch, (self.path,))
-
-
-def test_foreign_code_in_weights_does_not_run(
-    saved: Path, registered: str, tmp_path: Path
-) -> None:
-    flag = tmp_path / "ran"
-    evil = pickle.dumps({"weight": Payload(flag)})
-    pickle.loads(evil)
-    assert flag.exists()  # the payload works
-    flag.unlink()
-    folder = tmp_path / "evil"
-    folder.mkdir()
-    for file in saved.iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
-    torch.save({"weight": Payload(flag)}, folder / "pytorch_model.bin")
-    for name in (str(folder), f"open_clip:{registered}/{folder / 'pytorch_model.bin'}"):
-        with pytest.raises(ModelError, match="could not be loaded"):
-            resolve(name)
-        assert not flag.exists()
-
-
-def test_foreign_code_beside_a_model_does_not_run(saved: Path, tmp_path: Path) -> None:
-    flag = tmp_path / "ran"
-    folder = tmp_path / "remote"
-    folder.mkdir()
-    for file in saved.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    (folder / "evil.py").write_text(
-        f"open({str(flag)!r}, 'w').close()\n"
-        "from transformers import CLIPModel as Evil, CLIPConfig as EvilConfig\n"
-    )
-    config = json.loads((folder / "config.json").read_text())
-    config |= {
-        "model_type": "evil",
-        "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.Evil"},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ModelError, match=r"is not loaded by its name: config\.json has 'model"
-    ):
-        resolve(str(folder))
-    assert not flag.exists()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda m, p, t: 3,
-            r"`model` should be a transformers model .* \(got builtins.int\)",
-        ),
-        (lambda m, p, t: (m, p), "got a tuple of"),
-        (lambda m, p, t: (m, p, p), "should end with the tokenizer"),
-        (lambda m, p, t: (m, p, None), "should end with the tokenizer"),
-        (lambda m, p, t: (p, m, t), "got a tuple of"),
-        (
-            lambda m, p, t: m.visual,
-            r"`model` should be .* \(got open_clip.transformer.Vision",
-        ),
-    ],
-)
-def test_wrong_objects(make: Any, message: str, registered: str) -> None:
-    model, _, preprocess = open_clip.create_model_and_transforms(registered)
-    with pytest.raises(ModelError, match=message):
-        resolve(make(model, preprocess, open_clip.get_tokenizer(registered)))
-
-
-def test_what_a_backend_of_ones_own_lacks_is_named() -> None:
-    class Unfinished:
-        name, scale = "unfinished", 1.0
-
-        def encode_images(self, images: Any) -> Any: ...
-
-    lacks = "device, dtype, tokenize, embed_tokens, encode_text, encode_prompts"
-    with pytest.raises(
-        ModelError, match=rf"fair_tta.extend.Backend: Unfinished lacks {lacks}\."
-    ):
-        resolve(Unfinished())
-
-
-def test_missing_processors_and_tokenizers(registered: str, tmp_path: Path) -> None:
+def test_missing_processors(tmp_path: Path) -> None:
     model, images, tokenizer = families.seeded(families.clip)
-    with pytest.raises(
-        ModelError, match=r"CLIPModel does not state where it came from .* `proc"
-    ):
-        resolve(model)
-    with pytest.raises(
-        ModelError, match=r"`processor` should be .* \(got builtins.str\)"
-    ):
-        resolve(model, "processor")
     model.save_pretrained(tmp_path)
     lonely = transformers.CLIPModel.from_pretrained(tmp_path)
     with pytest.raises(ModelError, match="no processor was found for"):
         resolve(lonely)
-    with pytest.raises(
-        ModelError, match="dual encoder of images and text; CLIPTextModel"
-    ):
-        resolve(
-            transformers.CLIPTextModel(model.config.text_config), (images, tokenizer)
-        )
-    clip = open_clip.create_model(registered)
-    with pytest.raises(
-        ModelError, match="`processor` goes with a transformers model only"
-    ):
-        resolve(clip, (images, tokenizer))
-    with pytest.raises(
-        ModelError, match="`processor` goes with a transformers model only"
-    ):
+    with pytest.raises(ModelError, match="`processor` goes with"):
         resolve(Table(), (images, tokenizer))
-    clip.visual.preprocess_cfg = None
-    with pytest.raises(
-        ModelError, match="does not state its preprocessing and its tokenizer"
-    ):
-        resolve(clip)
+
+
+@pytest.mark.parametrize("change", [{"vocab_size": 100}, {"visual": None}])
+def test_an_open_clip_model_without_its_settings(
+    change: dict[str, Any], registered: str
+) -> None:
     clip = open_clip.create_model(registered)
-    clip.vocab_size = 100
-    with pytest.raises(
-        ModelError, match="does not state its preprocessing and its tokenizer"
-    ):
+    for name, setting in change.items():
+        setattr(clip, name, setting)
+    with pytest.raises(ModelError, match="does not state its preprocessing"):
         resolve(clip)
 
 
@@ -345,12 +236,6 @@ def test_wrappers_inside_tuples_and_modules_that_are_backends(registered: str) -
         config = None
 
     assert resolve(own := Own()) is own
-    with pytest.raises(
-        ModelError, match="`processor` goes with a transformers model only"
-    ):
-        resolve((model, preprocess, tokenizer), "processor")
-    with pytest.raises(ModelError, match="should turn sentences into a tensor of ids"):
-        resolve((model, preprocess, families.clip_tokenizer()))
 
 
 def test_models_that_see_but_do_not_read() -> None:
