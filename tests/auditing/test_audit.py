@@ -104,7 +104,9 @@ def test_a_frame_has_every_figure_and_group(loaded: Audit) -> None:
     names = ["run", "figure", "target", "sensitive: sensitive"]
     assert list(frame.columns) == [*names, "value", "low", "high", "n"]
     groups = frame[(frame.figure == "group_accuracy") & (frame.run == "a_b & c")]
-    accuracies = {(row[2], row[3]): row[4] for row in groups.itertuples(index=False)}
+    accuracies = {}
+    for row in groups.itertuples(index=False):
+        accuracies[row.target, row[3]] = row.value
     assert accuracies == {
         ("cat", "in <b>"): 1,
         ("cat", "out"): 1,

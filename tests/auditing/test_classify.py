@@ -81,7 +81,7 @@ def test_two_audits_of_the_same_run_are_equal_except_for_time(
     first = clf.audit(IMAGES, LABELS, PLACES)
     second = clf.audit(IMAGES, LABELS, PLACES)
     assert first == second
-    assert first.to_dict()["runs"][0]["cost"] != second.to_dict()["runs"][0]["cost"]
+    assert first.document.runs[0].cost != second.document.runs[0].cost
 
 
 def test_adapters_side_by_side(clf: FairTPTClassifier) -> None:

@@ -151,7 +151,8 @@ def test_warnings_of_small_groups_are_kept_and_not_repeated() -> None:
         warnings.simplefilter("error")
         compared = compare([first, second])
     assert compared.warnings == first.warnings
-    [empty] = [g for g in compared.document.comparisons[0].groups if g.changes.n == 0]
+    changes = compared.document.comparisons[0].groups
+    [empty] = [group for group in changes if group.changes.n == 0]
     assert empty.difference.reason == "no images: b / z"
     assert empty.changes.mcnemar_p is None
 
@@ -177,9 +178,10 @@ def test_unknown_answers_are_compared_with_known_ones(order: tuple[str, str]) ->
     with pytest.warns(UserWarning, match="20 of 600"):
         audits = {name: measure(answers[name], name) for name in answers}
     compared = compare([audits[name] for name in order])
-    before, after = ((answers[name] == TRUTH).mean() for name in order)
-    difference = compared.difference("accuracy", order[1])
-    assert difference.value == pytest.approx(after - before)
+    first, second = order
+    change = (answers[second] == TRUTH).mean() - (answers[first] == TRUTH).mean()
+    difference = compared.difference("accuracy", second)
+    assert difference.value == pytest.approx(change)
     assert sum("unknown: 20 of 600" in sentence for sentence in compared.warnings) == 1
     assert compared.document.data.targets == ("bird", "cat", "dog")
     targets = {group.target for group in compared.document.comparisons[0].groups}
@@ -230,7 +232,10 @@ def test_a_classifier_knows_other_images_and_another_order() -> None:
 
     # Images of one group change sensitive, so that labels and groups stay as they are
     group = (rows[0].target, rows[0].sensitive)
-    in_group = [i for i, row in enumerate(rows) if (row.target, row.sensitive) == group]
+    in_group = []
+    for index, row in enumerate(rows):
+        if (row.target, row.sensitive) == group:
+            in_group.append(index)
     order = np.arange(60)
     order[in_group] = np.roll(in_group, -1)
     by_features = measured("a", Features(features))

@@ -152,8 +152,8 @@ def test_the_ranking_is_by_change_and_says_what_it_is(examination: Examination) 
 def test_batches_order_of_methods_and_streams_do_not_matter(
     clf: FairTPTClassifier, examination: Examination
 ) -> None:
-    names = list(ADAPTERS)[::-1]
-    again = clf.examine(iter(IMAGES), {n: ADAPTERS[n] for n in names}, progress=True)
+    reversed_adapters = dict(reversed(ADAPTERS.items()))
+    again = clf.examine(iter(IMAGES), reversed_adapters, progress=True)
     first, second = examination.document, again.document
     adapters = {adapter.name: adapter for adapter in second.adapters}
     for adapter in first.adapters:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -91,22 +90,36 @@ def examine_classifier(
     images = check_images(images)
     warn_if_other_model(images, classifier._task)
 
-    def answers() -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
-        numbers = count()
-        for batch in load_batches(images, classifier._load, classifier._batch_size):
-            if batch.error is not None:
-                raise batch.error
-            predictions_of_batch = _predict_with_each(
-                classifier, batch.images, [ZeroShot(), *methods.values()]
-            )
-            bar.update(len(batch.images))
-            for image, predictions in zip(
-                batch.images, predictions_of_batch, strict=True
-            ):
-                yield f"image {next(numbers)}", image, predictions
-
     with image_bar(images, progress) as bar:
-        return examine_answers(classifier, methods, answers(), interval=interval)
+        answers = _answer_images(
+            classifier, images, [ZeroShot(), *methods.values()], bar.update
+        )
+        return examine_answers(classifier, methods, answers, interval=interval)
+
+
+def _answer_images(
+    classifier: FairTPTClassifier,
+    images: Iterable[Any],
+    methods: Sequence[Adapter],
+    advance: Callable[[int], object],
+) -> Iterator[tuple[str, Image, Sequence[Prediction]]]:
+    """Yield each image with its name and the predictions of all methods.
+
+    Args:
+        classifier: that predicts.
+        images: pass by once, in batches.
+        methods: in the order of the predictions.
+        advance: receives how many more images are finished.
+    """
+    number = 0
+    for batch in load_batches(images, classifier._load, classifier._batch_size):
+        if batch.error is not None:
+            raise batch.error
+        predictions = _predict_with_each(classifier, batch.images, methods)
+        advance(len(batch.images))
+        for image, predictions_of_image in zip(batch.images, predictions, strict=True):
+            yield f"image {number}", image, predictions_of_image
+            number += 1
 
 
 def _named_adapters(adapters: Adapters | None) -> dict[str, Adapter]:

@@ -25,8 +25,7 @@ from internals import (
     why_unusable,
 )
 
-from fair_tta import FairTPTClassifier, FairTTAError, OrthCali, Zero
-from fair_tta.errors import ImageError
+from fair_tta import FairTPTClassifier, OrthCali, Zero
 from fair_tta.extend import AugMix
 from fair_tta.miniature import BIRDS
 
@@ -89,16 +88,6 @@ def test_names_are_text_and_not_markup(picture: str) -> None:
     html = answers_html(hostile, chosen_methods(["zero"]), picture)
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
-
-
-def test_what_cannot_be_answered_is_an_error(
-    birds: FairTPTClassifier, tmp_path: Path
-) -> None:
-    with pytest.raises(FairTTAError, match="choose at least one method"):
-        answers_html(birds, {}, "a.png")
-    (tmp_path / "broken.png").write_bytes(b"nonsense")
-    with pytest.raises(ImageError, match=re.escape("broken.png")):
-        answers_html(birds, chosen_methods(["zero"]), tmp_path / "broken.png")
 
 
 def test_kept_views_are_those_with_the_most_certain_answers(

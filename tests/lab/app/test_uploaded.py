@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -145,15 +144,6 @@ def test_broken_pictures_are_told_on_the_page_by_their_names(
     with pytest.raises(FairTTAError, match="no image could be used: cannot read"):
         examine_uploads(
             classifiers.get(form_fields_of(BIRDS)), {}, files[-1:], tmp_path / "none"
-        )
-
-
-def test_an_examination_needs_an_attribute(
-    classifiers: Classifiers, tmp_path: Path
-) -> None:
-    with pytest.raises(FairTTAError, match="`sensitive` should name at least two"):
-        examine_uploads(
-            classifiers.get(FormFields("cat, dog")), {}, [], tmp_path / "out"
         )
 
 
@@ -299,44 +289,3 @@ def test_labels_that_lead_elsewhere_lead_nowhere(
     problems = files[-1].read_text("utf-8")
     assert problems.count("not uploaded: hidden.png") == 2
     assert all(str(tmp_path) not in file.read_text("utf-8") for file in files)
-
-
-@pytest.mark.parametrize(
-    ("columns", "fields", "message"),
-    [
-        (("", ("background",)), FormFields(""), "choose the column of classes"),
-        (("class", ()), FormFields(""), "choose the column of classes"),
-        (("klass", ("background",)), FormFields(""), "lacks ['klass']"),
-        (("class", ("class",)), FormFields(""), "columns should differ"),
-        (
-            ("class", ("background",)),
-            FormFields("", "time: day, night"),
-            "attributes should be sensitive columns",
-        ),
-        (("class", ("background",)), FormFields("cat"), "at least two"),
-    ],
-)
-def test_what_cannot_be_audited_is_told(
-    columns: tuple[str, tuple[str, ...]],
-    fields: FormFields,
-    message: str,
-    classifiers: Classifiers,
-    drawn: tuple[list[UploadedFile], str],
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(FairTTAError, match=re.escape(message)):
-        found = labels(tmp_path / "out", drawn[1], *columns)
-        audit_uploads(classifiers, {}, drawn[0], found, fields, tmp_path / "out")
-
-
-def test_a_column_needs_two_values(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    one = tmp_path / "one.csv"
-    one.write_text("file,class,background\nbirds-000.png,water bird,water\n")
-    message = "column 'class' should contain at least two different values (got ['water bird'])"
-    with pytest.raises(FairTTAError, match=re.escape(message)):
-        found = labels(tmp_path / "out", str(one))
-        audit_uploads(
-            classifiers, {}, drawn[0], found, FormFields(""), tmp_path / "out"
-        )

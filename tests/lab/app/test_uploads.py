@@ -24,7 +24,7 @@ from internals import (
     usual_column,
 )
 
-from fair_tta.errors import DatasetError
+from fair_tta.errors import DatasetError, FairTTAError
 
 
 @given(st.text())
@@ -206,9 +206,7 @@ def test_uploads_of_the_same_name_are_not_told_apart(tmp_path: Path) -> None:
 
 def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
     text = "photo,class,place\nno name of an image,cat,home\n"
-    with pytest.raises(
-        DatasetError, match=re.escape("has no column of paths that is known")
-    ):
+    with pytest.raises(DatasetError, match=re.escape("looks like a column of paths")):
         read(tmp_path, text, ("1.png",))
     (tmp_path / "again").mkdir()
     text = text.replace("no name of an image", "1.png")
@@ -226,3 +224,14 @@ def test_the_header_is_found_with_any_separator(separator: str, tmp_path: Path) 
     assert read_header(file, UploadLimits()) == ["Class", "File"]
     assert usual_column(read_header(file, UploadLimits()), PATH_COLUMNS) == "File"
     assert usual_column(["class"], PATH_COLUMNS) is None
+
+
+def test_a_table_may_be_as_long_and_as_wide_as_the_limits(tmp_path: Path) -> None:
+    limits = UploadLimits(rows=3, columns=2)
+    file = tmp_path / "labels.csv"
+    file.write_text("file,class\na.png,x\nb.png,y\nc.png,x\n")
+    assert read_header(file, limits) == ["file", "class"]
+    for text in ("file,class\n" + "a.png,x\n" * 4, "file,class,place\n"):
+        file.write_text(text)
+        with pytest.raises(FairTTAError, match="should have at most"):
+            read_header(file, limits)
