@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import families
+import numpy as np
 import pytest
 import transformers
 from checks import picture
 from internals import ROWS_FILE, Store, StoredRow
 from typer.testing import CliRunner
 
+from fair_tta import FairTPTClassifier
 from fair_tta.auditing import Audit
 from fair_tta.lab.cli import app
 
@@ -130,3 +132,13 @@ def count_rows(out: Path) -> int:
         return (
             int(db.execute("SELECT count(*) FROM rows").fetchone()[0]) if tables else 0
         )
+
+
+def store_prompts(path: Path, clf: FairTPTClassifier, **more: object) -> None:
+    """Write the prompts of a classifier with their features, for --text-features."""
+    task = clf._task
+    sets = [task.target_prompts, *task.sensitive_prompts.values()]
+    prompts = [text for prompt_set in sets for text in prompt_set.texts]
+    tables = [task.target_features, *task.sensitive_features.values()]
+    features = np.concatenate([table.numpy(force=True) for table in tables])
+    np.savez(path, prompts=prompts, features=features, **more)  # type: ignore[arg-type]

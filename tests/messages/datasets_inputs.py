@@ -230,7 +230,6 @@ CASES: dict[str, Case] = {
         folder, folder / "l.csv", target_column="y", sensitive_columns=[]
     ),
     "no such column": table_of_text("path,animal\n", "animals"),
-    "the same column twice": table_of_text("path,animal,animal\n", "animal"),
     "one column for two purposes": lambda folder: Labels(folder, folder, "y", ("y",)),
     "images that are no folder": lambda folder: Labels(
         folder / "none", folder, "y", ("s",)

@@ -115,10 +115,10 @@ def views_of(task: Task, count: int = 16, seed: int = 0) -> Tensor:
 
 def settings_of(third: int) -> list[tuple[float, bool, str, str]]:
     """A third of all settings, in which every pair of values occurs."""
-    places = product(range(len(LAMBDAS)), range(2), range(2), range(len(ATTRIBUTES)))
+    indices = product(range(len(LAMBDAS)), range(2), range(2), range(len(ATTRIBUTES)))
     return [
         (LAMBDAS[lam], bool(upgrad), ("fixed", "elra")[rate], ATTRIBUTES[attributes])
-        for lam, upgrad, rate, attributes in places
+        for lam, upgrad, rate, attributes in indices
         if (lam + upgrad + rate + attributes) % 3 == third
     ]
 
@@ -156,12 +156,12 @@ def test_fair_tpt_equals_the_literal_algorithm(name: str, loss: str, part: int) 
             if rate == "fixed"
             else ("elra", 0.01, 0.01),
         )
-        what = f"{name} {loss} lam={lam} upgrad={upgrad} {rate} {attributes}"
-        assert not theirs.degenerate, what
+        case_name = f"{name} {loss} lam={lam} upgrad={upgrad} {rate} {attributes}"
+        assert not theirs.degenerate, case_name
         assert ours.views_kept == len(theirs.kept) == 12
         error = (ours.probabilities[0] - theirs.probabilities).abs().max()
         allowed = tolerance(theirs.relative_step)
-        assert error < allowed, (what, float(error), theirs.relative_step)
+        assert error < allowed, (case_name, float(error), theirs.relative_step)
         assert ours.relative_step is not None
         assert float(ours.relative_step[0]) == pytest.approx(
             theirs.relative_step, rel=10 * allowed

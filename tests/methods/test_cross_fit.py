@@ -42,21 +42,26 @@ def fold(image: Image) -> int:
     return int.from_bytes(blake2b(content, digest_size=16).digest(), "big") % 5
 
 
-def close(found: Sequence[Prediction], expected: Sequence[Prediction]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.label == other.label
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+def close(predictions: Sequence[Prediction], expected: Sequence[Prediction]) -> None:
+    for prediction, wanted_prediction in zip(predictions, expected, strict=True):
+        assert prediction.label == wanted_prediction.label
+        assert prediction.probabilities == pytest.approx(
+            wanted_prediction.probabilities, abs=1e-5
+        )
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_an_image_is_answered_by_a_fit_on_the_other_folds() -> None:
     clf = classifier()
-    found = clf.with_adapter(fitted(LogitBalance(), IMAGES, clf)).predict(IMAGES)
+    predictions = clf.with_adapter(fitted(LogitBalance(), IMAGES, clf)).predict(IMAGES)
     for number in range(5):
-        own = [i for i, image in enumerate(IMAGES) if fold(image) == number]
-        others = [image for image in IMAGES if fold(image) != number]
-        balance = clf.with_adapter(fit_on(LogitBalance(), clf, others))
-        close([found[i] for i in own], balance.predict([IMAGES[i] for i in own]))
+        in_fold = [i for i, image in enumerate(IMAGES) if fold(image) == number]
+        training_images = [image for image in IMAGES if fold(image) != number]
+        balance = clf.with_adapter(fit_on(LogitBalance(), clf, training_images))
+        close(
+            [predictions[i] for i in in_fold],
+            balance.predict([IMAGES[i] for i in in_fold]),
+        )
 
 
 @pytest.mark.parametrize("method", [LogitBalance(), UMFC()])
@@ -73,17 +78,17 @@ def test_neither_order_nor_batch_size_matters(method: Adapter) -> None:
 
 def test_its_identity_is_that_of_settings_and_images() -> None:
     clf = classifier()
-    one = fitted(LogitBalance(), IMAGES, clf)
-    others = (
+    cross_fitted = fitted(LogitBalance(), IMAGES, clf)
+    different = (
         fitted(LogitBalance(), IMAGES[1:], clf),
         fitted(LogitBalance(1.0), IMAGES, clf),
     )
-    assert len({fingerprint(method) for method in (one, *others)}) == 3
-    sent = pickle.loads(pickle.dumps(one))
-    assert fingerprint(sent) == fingerprint(one)
+    assert len({fingerprint(method) for method in (cross_fitted, *different)}) == 3
+    sent = pickle.loads(pickle.dumps(cross_fitted))
+    assert fingerprint(sent) == fingerprint(cross_fitted)
     close(
         clf.with_adapter(sent).predict(IMAGES[:5]),
-        clf.with_adapter(one).predict(IMAGES[:5]),
+        clf.with_adapter(cross_fitted).predict(IMAGES[:5]),
     )
 
 
@@ -97,9 +102,9 @@ def test_few_images_warn_once_and_one_is_refused() -> None:
     with pytest.warns(
         SmallReferenceWarning, match="cross-fitting on 60 images"
     ) as caught:
-        made = cross_fit(clf, methods, [features], digests)
+        cross_fitted = cross_fit(clf, methods, [features], digests)
     assert len(caught) == 1
-    assert [type(method) for method in made.values()] == [
+    assert [type(method) for method in cross_fitted.values()] == [
         CrossFitted,
         CrossFitted,
         ZeroShot,
@@ -107,4 +112,4 @@ def test_few_images_warn_once_and_one_is_refused() -> None:
     with pytest.raises(FairTTAError, match="needs more different images"):
         cross_fit(clf, methods, [features[:1]], digests[:1])
     with pytest.raises(FairTTAError, match="needs the images themselves"):
-        clf.with_adapter(made["a"])._predict_encoded(features)
+        clf.with_adapter(cross_fitted["a"])._predict_encoded(features)

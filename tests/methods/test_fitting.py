@@ -58,9 +58,9 @@ class GroupMeans(FittedMethod, UsesTexts):
         }
         counts = {a: torch.zeros(len(names), 1) for a, names in task.sensitive.items()}
         for batch in batches:
-            for a, places in batch.values.items():
-                sums[a].index_add_(0, places, batch.features**self.power)
-                counts[a].index_add_(0, places, torch.ones(len(places), 1))
+            for a, indices in batch.values.items():
+                sums[a].index_add_(0, indices, batch.features**self.power)
+                counts[a].index_add_(0, indices, torch.ones(len(indices), 1))
         means = {f"means.{a}": sums[a] / counts[a] for a in sums}
         return means | {f"counts.{a}": n.flatten().long() for a, n in counts.items()}
 
@@ -83,13 +83,15 @@ LABELS = ["s0 0", "s0 1", "s0 1"] * 3
 def test_learns_of_labelled_images() -> None:
     method = fit_on(GroupMeans(), classifier(), list(FEATURES), LABELS)
     assert method.reference is not None
-    learnt = method.reference.tensors
-    assert learnt["counts.s0"].tolist() == [3, 6]
-    torch.testing.assert_close(learnt["means.s0"][0], FEATURES[::3, 0].mean(0))
-    same = fit_on_features(
+    learned = method.reference.tensors
+    assert learned["counts.s0"].tolist() == [3, 6]
+    torch.testing.assert_close(learned["means.s0"][0], FEATURES[::3, 0].mean(0))
+    in_batches = fit_on_features(
         GroupMeans(), classifier(), iter(FEATURES.split(2)), {"s0": LABELS}
     )
-    torch.testing.assert_close(same.reference and same.reference.tensors, learnt)
+    torch.testing.assert_close(
+        in_batches.reference and in_batches.reference.tensors, learned
+    )
     two = fit_on_features(
         GroupMeans(),
         classifier((2, 3)),
@@ -118,10 +120,10 @@ def test_what_is_prepared_is_as_the_task_is() -> None:
     task = task_of(
         clf._task.target_features.float(), {"s0": clf._task.sensitive_features["s0"]}
     )
-    made = method._prepared(task)
-    assert made["means.s0"].dtype == torch.float32
-    assert made["counts.s0"].dtype == torch.int64
-    assert method._prepared(task) is made  # made once
+    prepared = method._prepared(task)
+    assert prepared["means.s0"].dtype == torch.float32
+    assert prepared["counts.s0"].dtype == torch.int64
+    assert method._prepared(task) is prepared  # prepared once
 
 
 @pytest.mark.parametrize("labels", [LABELS[:8], [*LABELS, "s0 1"]])
@@ -240,14 +242,14 @@ def test_settings_that_belong_to_what_was_learnt() -> None:
 def test_an_unfitted_method_is_held_and_refused_when_it_should_answer(
     tmp_path: Path, method: Any, call: str
 ) -> None:
-    whole = FairTPTClassifier(
+    constructed = FairTPTClassifier(
         "miniature", ["cat", "dog"], ["day", "night"], adapter=method
     )
     clf = FairTPTClassifier(
-        whole._backend, ["cat", "dog"], ["day", "night"], adapter="zero-shot"
+        constructed._backend, ["cat", "dog"], ["day", "night"], adapter="zero-shot"
     )
     clf = clf.with_adapter(method)
-    assert clf.adapter == whole.adapter == method
+    assert clf.adapter == constructed.adapter == method
     for use in (
         lambda: clf.predict(picture()),
         lambda: clf.predict([picture()]),
@@ -272,16 +274,16 @@ def test_fit_changes_its_own_classifier_and_no_other() -> None:
         "miniature", ["cat", "dog"], ["day", "night"], adapter=balance
     )
     images = [picture(i) for i in range(9)]
-    other = clf.with_adapter(balance)
+    untouched = clf.with_adapter(balance)
     assert clf.fit(images) is clf
     assert balance.reference is None
-    assert other.adapter is balance
-    assert clf.adapter == fit_on(balance, other, images)
+    assert untouched.adapter is balance
+    assert clf.adapter == fit_on(balance, untouched, images)
     first = clf.adapter
     assert clf.fit(images[:5]).adapter != first  # anew, and from these alone
     assert clf.adapter.reference is not None
     assert clf.adapter.reference.images == 5
-    assert other.with_adapter("logit-balance").fit(images).adapter.strength == 1.5  # type: ignore[attr-defined]
+    assert untouched.with_adapter("logit-balance").fit(images).adapter.strength == 1.5  # type: ignore[attr-defined]
 
 
 def test_fit_takes_images_their_features_and_what_encode_returns() -> None:
@@ -290,27 +292,30 @@ def test_fit_takes_images_their_features_and_what_encode_returns() -> None:
     )
     clf = clf.with_views(4)
     images = [picture(i) for i in range(9)]
-    ways = [
+    inputs = [
         images,
         iter(images),
         Features(clf.encode(images)),
         Features(clf.encode(images, with_views=False)),
         Features(clf.encode(images).numpy()[:, 0]),
     ]
-    first, *others = (
-        clf.with_adapter("logit-balance").fit(way).adapter for way in ways
+    first, *further = (
+        clf.with_adapter("logit-balance").fit(images_or_features).adapter
+        for images_or_features in inputs
     )
     assert first.reference is not None
-    for other in others:
-        assert other.reference is not None
-        torch.testing.assert_close(other.reference.tensors, first.reference.tensors)
+    for fitted_method in further:
+        assert fitted_method.reference is not None
+        torch.testing.assert_close(
+            fitted_method.reference.tensors, first.reference.tensors
+        )
 
 
 def test_a_chain_learns_in_the_part_that_can() -> None:
     case, chain = classifier(), FairTPT() >> GroupMeans()
-    first, then = fit_on(chain, case, list(FEATURES), LABELS).parts
+    first, second = fit_on(chain, case, list(FEATURES), LABELS).parts
     assert first == FairTPT()
-    assert then == fit_on(GroupMeans(), case, list(FEATURES), LABELS)
+    assert second == fit_on(GroupMeans(), case, list(FEATURES), LABELS)
     with pytest.raises(
         FairTTAError, match="`sensitive` should be the value of each image, bec"
     ):

@@ -33,8 +33,8 @@ def test_answers_are_those_of_exact_arithmetic(
     """With gradients in float32 a quarter of the answers at 100 were off by more than 1e-3."""
     for answer in long_steps.answers(question(name, scale), method, loss):
         allowed = long_steps.tolerance(answer.relative_step)
-        for other in (answer.exact, answer.alone):
-            assert long_steps.largest(answer.probabilities, other) <= allowed, answer
+        for expected in (answer.exact, answer.alone):
+            assert long_steps.largest(answer.probabilities, expected) <= allowed, answer
 
 
 def test_steps_are_long() -> None:

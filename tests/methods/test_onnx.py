@@ -68,9 +68,9 @@ def test_labels_and_method_are_in_the_file(tmp_path: Path) -> None:
     classifier_of("SAGE").export(tmp_path / "head.onnx")
     model = onnx.load(tmp_path / "head.onnx")
     onnx.checker.check_model(model)
-    facts = {entry.key: entry.value for entry in model.metadata_props}
-    assert json.loads(facts["targets"]) == every.TARGETS
-    assert facts["method"].startswith("SAGE(")
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(metadata["targets"]) == every.TARGETS
+    assert metadata["method"].startswith("SAGE(")
 
 
 @pytest.mark.parametrize(

@@ -39,25 +39,27 @@ def clf() -> FairTPTClassifier:
 
 def test_examine_hands_them_pictures(clf: FairTPTClassifier) -> None:
     images = [picture(i) for i in range(3)]
-    found = clf.examine(images, [Zero(), *METHODS])
-    assert {change.name for change in found.document.adapters} == {"Zero", *NAMES}
+    examination = clf.examine(images, [Zero(), *METHODS])
+    assert {change.name for change in examination.document.adapters} == {"Zero", *NAMES}
 
 
 def test_the_runner_hands_them_pictures(clf: FairTPTClassifier, tmp_path: Path) -> None:
-    asked = []
+    sources = []
     for i in range(2):
         picture(i).save(tmp_path / f"{i}.png")
-        asked.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
+        sources.append(ImageSource(f"{i}.png", str(tmp_path / f"{i}.png")))
     methods = (ZeroShot(), *METHODS)
     job = make_job(clf, methods)
-    found = Worker(job).begin(WorkUnit(tuple(asked), 0, job.queries()))()
-    for source, answers in zip(asked, found, strict=True):
+    rows = Worker(job).begin(WorkUnit(tuple(sources), 0, job.queries()))()
+    for source, answers in zip(sources, rows, strict=True):
         assert isinstance(answers, list)
         for method, answer in zip(methods, answers, strict=True):
-            kept = answer.prediction
-            alone = clf.with_adapter(method).predict(source.source)
-            assert kept.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
-            assert kept.views_kept == alone.views_kept
+            from_runner = answer.prediction
+            expected = clf.with_adapter(method).predict(source.source)
+            assert from_runner.probabilities == pytest.approx(
+                expected.probabilities, abs=1e-4
+            )
+            assert from_runner.views_kept == expected.views_kept
             assert answer.seconds > 0
 
 
@@ -73,12 +75,16 @@ def test_no_attribute_is_needed_and_none_changes_the_answer(
         clf._backend, ["cat", "dog"], ["male", "female"], "a photo of a {target}{sensitive}.",
         adapter=method,
     )  # fmt: skip
-    found, other = (one.predict(picture()) for one in (bare, named))
-    assert found.sensitive == {}
+    bare_prediction, named_prediction = (
+        clf_of_names.predict(picture()) for clf_of_names in (bare, named)
+    )
+    assert bare_prediction.sensitive == {}
     if (
         not method.needs.prompt_gradient
     ):  # there may be more to tune in a longer template
-        assert found.probabilities == pytest.approx(other.probabilities, abs=1e-9)
+        assert bare_prediction.probabilities == pytest.approx(
+            named_prediction.probabilities, abs=1e-9
+        )
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ class Upright(PixelAdapter):
 def test_one_of_your_own(clf: FairTPTClassifier) -> None:
     image = picture()
     turned = clf.with_adapter(ZeroShot()).predict(image.rotate(180))
-    found = clf.with_adapter(Upright()).predict(image)
-    assert found.probabilities == pytest.approx(turned.probabilities, abs=1e-9)
+    prediction = clf.with_adapter(Upright()).predict(image)
+    assert prediction.probabilities == pytest.approx(turned.probabilities, abs=1e-9)
     with pytest.raises(TowerError, match="there are no unicorns"):
         FairTPTClassifier(clf._backend, ["cat", "unicorn"], adapter=Upright())
 
@@ -109,7 +115,7 @@ def test_views_that_only_a_function_knows(clf: FairTPTClassifier) -> None:
     def mirrored(image: Image, _: Any) -> list[Image]:
         return [image.transpose(0)] * 2  # type: ignore[arg-type]
 
-    own = clf.with_views(mirrored)
-    assert own._vision.pixels(picture()).shape == (3, 3, 32, 32)
+    mirroring = clf.with_views(mirrored)
+    assert mirroring._vision.pixels(picture()).shape == (3, 3, 32, 32)
     for method in (DeYO(margin=2.0, least_drop=-1.0), Tent(), SAR(margin=2.0)):
-        assert own.with_adapter(method).predict(picture()).views_kept == 3
+        assert mirroring.with_adapter(method).predict(picture()).views_kept == 3

@@ -48,15 +48,15 @@ from fair_tta.methods import (
 
 
 def test_every_adapter_has_a_name() -> None:
-    kinds = {
-        kind
+    classes = {
+        cls
         for module in (fair_tta, adapters)
-        for kind in (getattr(module, name) for name in module.__all__)
-        if isinstance(kind, type) and issubclass(kind, Adapter)
+        for cls in (getattr(module, name) for name in module.__all__)
+        if isinstance(cls, type) and issubclass(cls, Adapter)
     }
-    assert set(ADAPTERS.values()) == kinds - {Chained}
-    every = [kind().needs for kind in ADAPTERS.values()]
-    needs = [(n.sensitive, n.prompt_gradient, n.reference, n.pixels) for n in every]
+    assert set(ADAPTERS.values()) == classes - {Chained}
+    all_needs = [cls().needs for cls in ADAPTERS.values()]
+    needs = [(n.sensitive, n.prompt_gradient, n.reference, n.pixels) for n in all_needs]
     assert needs == sorted(needs)  # what needs least comes first
     expected = {
         *(
@@ -77,13 +77,20 @@ def test_every_adapter_has_a_name() -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_every_adapter_is_in_the_table_of_methods(name: str) -> None:
-    page, kind = Path(__file__).parents[2] / "docs" / "methods.md", ADAPTERS[name]
-    default = kind()
+    page, method_class = (
+        Path(__file__).parents[2] / "docs" / "methods.md",
+        ADAPTERS[name],
+    )
+    default = method_class()
     rows = [
         [c.strip() for c in line.split(" | ")]
         for line in page.read_text("utf-8").splitlines()
     ]
-    (row,) = (row for row in rows if row[:2] == [f"| `{kind.__name__}()`", f"`{name}`"])
+    (row,) = (
+        row
+        for row in rows
+        if row[:2] == [f"| `{method_class.__name__}()`", f"`{name}`"]
+    )
     needs = {
         "views": default.needs.views,
         "`sensitive`": default.needs.sensitive,
@@ -135,10 +142,10 @@ def test_adapters(text: str, adapter: Any) -> None:
 
 
 def test_lists_of_adapters() -> None:
-    found = parse_adapters(
+    methods = parse_adapters(
         ["zero-shot, fair-tpt:lam=10,rate.beta=0.05 ,tpt", "fair-tpt:lam=1"]
     )
-    assert found == {
+    assert methods == {
         "zero-shot": ZeroShot(),
         "fair-tpt:lam=10,rate.beta=0.05": FairTPT(lam=10, rate=ELRA(beta=0.05)),
         "tpt": TPT(),

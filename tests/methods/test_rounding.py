@@ -89,8 +89,8 @@ def test_a_combination_of_rows_leaves_less_than_the_floor(
     shares = torch.rand(count, generator=torch.Generator().manual_seed(seed)).double()
     inside = (shares / shares.sum()) @ rows
     x = (times * inside / inside.norm()).to(dtype)[None]
-    rest = project_out(x, rows.to(dtype))
-    assert is_rounding(rest, x, rounding_floor(64, dtype)).all()
+    remainder = project_out(x, rows.to(dtype))
+    assert is_rounding(remainder, x, rounding_floor(64, dtype)).all()
 
 
 @given(st.integers(0, 2**32), st.integers(0, 8), st.sampled_from(DTYPES))
@@ -126,26 +126,28 @@ class World:
     def joint(self) -> dict[tuple[str, str], Array]:
         """Features of joint prompts: they lean to both parts, and each has a part of its own."""
         numbers = np.random.default_rng(1)
-        found = {}
+        features = {}
         for value, z in zip(VALUES, unit_rows(self.values), strict=True):
-            for name, own in zip(CLASSES, unit_rows(self.targets), strict=True):
+            for name, class_features in zip(
+                CLASSES, unit_rows(self.targets), strict=True
+            ):
                 noise = numbers.normal(size=WIDTH).astype(np.float32) / 20
-                found[value, name] = unit_rows(own + z + noise)
-        return found
+                features[value, name] = unit_rows(class_features + z + noise)
+        return features
 
     def answers(self) -> list[Prediction]:
         """What the method answers, fitted on these images if it has to be."""
         texts: dict[str, Any] = {}
-        for name, own in zip(CLASSES, self.targets, strict=True):
+        for name, class_features in zip(CLASSES, self.targets, strict=True):
             for opening in ("", "A photo. ", "A drawing. "):
-                texts[f"{opening}a {name}"] = own
+                texts[f"{opening}a {name}"] = class_features
         for value, z in zip(VALUES, self.values, strict=True):
             texts[f"a {value}"] = z
         for (value, name), joint in self.joint().items():
             texts[f"a {value} {name}"] = joint
-        for place, axis in enumerate(np.eye(WIDTH, dtype=np.float32)):
-            texts[f"axis {place}"] = axis
-            texts[f"minus axis {place}"] = -axis
+        for index, axis in enumerate(np.eye(WIDTH, dtype=np.float32)):
+            texts[f"axis {index}"] = axis
+            texts[f"minus axis {index}"] = -axis
         template = "a {sensitive} {target}"
         clf = FairTPTClassifier.from_features(
             texts, CLASSES, VALUES, template, adapter=ZeroShot()
@@ -249,7 +251,7 @@ OTHERS = {
 
 
 def test_every_method_on_features_is_here() -> None:
-    names = {kind.__name__ for kind in registry.ADAPTERS.values()}
+    names = {cls.__name__ for cls in registry.ADAPTERS.values()}
     assert names == {type(method).__name__ for method in ADAPTERS.values()} | OTHERS | {
         "SEM"
     }

@@ -40,10 +40,10 @@ def test_weights_are_the_same_bits_afterwards(method: Adapter) -> None:
     model, clf = classifier(torch.float32)
     model.train()
     before = state(model)
-    found = clf.with_adapter(method).predict([picture(0), picture(1)])
+    predictions = clf.with_adapter(method).predict([picture(0), picture(1)])
     assert_same(before, model)
-    assert clf.with_adapter(method).predict([picture(0), picture(1)]) == found
-    assert all(p.distance > 0 for p in found)
+    assert clf.with_adapter(method).predict([picture(0), picture(1)]) == predictions
+    assert all(p.distance > 0 for p in predictions)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
@@ -51,11 +51,11 @@ def test_also_after_an_exception(method: Adapter) -> None:
     model, clf = classifier(torch.float32)
     expected = clf.with_adapter(method).predict(picture())
     before = state(model)
-    left = [5]
+    calls_left = [5]
 
     def fail(*_: Any) -> None:
-        left[0] -= 1
-        if left[0] == 0:
+        calls_left[0] -= 1
+        if calls_left[0] == 0:
             raise KeyError("in the middle")
 
     chosen = clf.with_adapter(method)
@@ -73,9 +73,9 @@ def test_batch_norms_keep_their_statistics() -> None:
     backend = open_clip_resnet()
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     before = state(backend.model.train())
-    found = clf.with_adapter(Tent()).predict(picture())
+    prediction = clf.with_adapter(Tent()).predict(picture())
     assert_same(before, backend.model)
-    assert found.distance > 0
+    assert prediction.distance > 0
 
 
 def test_a_thread_that_uses_the_model_itself_notices_nothing() -> None:
@@ -128,8 +128,8 @@ def test_threads_have_the_answers_that_each_would_have_alone() -> None:
 def test_any_rate_policy_will_do() -> None:
     """ELRA changes the method's own loss by beta: here a mean entropy in nats."""
     _, clf = classifier(adapter=Tent(rate=ELRA(beta=1e-3)))
-    found = clf.predict(picture())
-    assert found.learning_rate is not None
-    assert found.learning_rate > 0
-    assert found.relative_step is not None
-    assert 0 < found.relative_step < 2
+    prediction = clf.predict(picture())
+    assert prediction.learning_rate is not None
+    assert prediction.learning_rate > 0
+    assert prediction.relative_step is not None
+    assert 0 < prediction.relative_step < 2

@@ -13,7 +13,7 @@ import transformers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from internals import Prompt, PromptSet, SharedContext, check_prompt_length, parse_names
-from test_prompts import PAIRS
+from test_prompt_templates import PAIRS
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from fair_tta import Templates
@@ -29,7 +29,7 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
 
 
 def tokenize_with(
-    tokenizer: Any, left: bool = False
+    tokenizer: Any, pad_left: bool = False
 ) -> Callable[[Sequence[str]], Tokens]:
     def tokenize(texts: Sequence[str]) -> Tokens:
         rows = tokenizer(list(texts), padding=False, truncation=False)["input_ids"]
@@ -39,7 +39,7 @@ def tokenize_with(
             torch.zeros(len(rows), length).bool(),
         )
         for i, row in enumerate(rows):
-            columns = slice(length - len(row), None) if left else slice(0, len(row))
+            columns = slice(length - len(row), None) if pad_left else slice(0, len(row))
             ids[i, columns] = torch.tensor(row)
             mask[i, columns] = True
         return Tokens(ids, mask)
@@ -141,14 +141,14 @@ def test_random_templates_and_names(
     targets: list[str],
     sensitive: list[str],
     end: str,
-    left: bool,
+    pad_left: bool,
 ) -> None:
     tokenizer = TOKENIZERS[kind]()
     slots = ["{target}", "{sensitive}"] if target_first else ["{sensitive}", "{target}"]
     template = (
         f"{phrases[0]} {slots[0]} {phrases[1]} {slots[1]} {phrases[2]}".strip() + end
     )
-    tokenize = tokenize_with(tokenizer, left)
+    tokenize = tokenize_with(tokenizer, pad_left)
     for group in (
         targets,
         sensitive,

@@ -29,14 +29,16 @@ SENTENCES = [
 PICTURES = [picture(i) for i in range(8)]
 
 
-def classifier(template: Any = SENTENCES, **more: Any) -> FairTPTClassifier:
+def classifier(template: Any = SENTENCES, **changes: Any) -> FairTPTClassifier:
     backend = TransformersBackend(*families.seeded(families.clip))
     settings: dict[str, Any] = {
         "sensitive": {"sex": SENSITIVE},
         "scale": 30.0,
         "adapter": ZeroShot(),
     }
-    return FairTPTClassifier(backend, TARGETS, template=template, **(settings | more))
+    return FairTPTClassifier(
+        backend, TARGETS, template=template, **(settings | changes)
+    )
 
 
 def test_equal_to_open_clips_zero_shot_classifier() -> None:
@@ -71,16 +73,16 @@ def test_all_features_are_unit_means() -> None:
         task.sensitive_features["sex"].numpy(), mean(values), atol=1e-5
     )
     joint = [s.own_features(s.joint_prompts("sex")) for s in singles]
-    own = task.own_features(task.joint_prompts("sex"))
-    np.testing.assert_allclose(own.numpy(), mean(joint), atol=1e-5)
+    joint_features = task.own_features(task.joint_prompts("sex"))
+    np.testing.assert_allclose(joint_features.numpy(), mean(joint), atol=1e-5)
     # the mean is of prompts that differ
     assert abs(joint[0] - joint[1]).max() > 0.01
 
 
 def test_a_list_of_one_is_that_one() -> None:
-    one, several = classifier(SENTENCES[0]), classifier(SENTENCES[:1])
-    assert several.predict(PICTURES) == one.predict(PICTURES)
-    assert several._task.templates.sentences == one._task.templates.sentences
+    single, in_list = classifier(SENTENCES[0]), classifier(SENTENCES[:1])
+    assert in_list.predict(PICTURES) == single.predict(PICTURES)
+    assert in_list._task.templates.sentences == single._task.templates.sentences
 
 
 def test_templates_in_a_list_and_lists_of_lists() -> None:
@@ -123,6 +125,6 @@ def test_audits_keep_all_templates(tmp_path: Path) -> None:
         PICTURES, TARGETS * 4, {"sex": ["male"] * 4 + ["female"] * 4}
     )
     audit.save(tmp_path / "audit.json")
-    read = Audit.load(tmp_path / "audit.json").to_dict()
-    assert read["provenance"]["prompts"]["template"]["joint"] == SENTENCES
+    loaded = Audit.load(tmp_path / "audit.json").to_dict()
+    assert loaded["provenance"]["prompts"]["template"]["joint"] == SENTENCES
     assert SENTENCES[1] in classifier()._repr_html_()

@@ -228,7 +228,7 @@ def _check_names(path: Path, names: Sequence[Any], n_rows: int) -> list[str]:
             "from 0; give each an id, or leave the rows out."
         )
     if len(texts) != n_rows:
-        raise DatasetError(f"{str(path)!r} has {len(texts)} ids for {n_rows} vectors.")
+        raise DatasetError(f"{str(path)!r} has {n_rows} rows, but {len(texts)} ids.")
     repeated = [text for text, n in Counter(texts).items() if n > 1]
     if repeated:
         raise DatasetError(

@@ -162,17 +162,17 @@ def _check_is_table(path: Path, text: str) -> None:
         title = re.search(r"<title[^>]*>\s*(.*?)\s*</title>", start, flags)
         titled = f", titled {title[1]!r}" if title else ""
         raise DatasetError(
-            f"{str(path)!r} is a web page (HTML) saved under that name{titled}, not a label file: "
-            "its download has failed (such pages come when a quota is exceeded). Get it again."
+            f"{str(path)!r} is a web page (HTML){titled}, not a label file: the download failed, "
+            "perhaps because a quota was exceeded. Download it again."
         )
     if not start:
-        raise DatasetError(f"{str(path)!r} is empty. Get it again.")
+        raise DatasetError(f"{str(path)!r} is empty: download or write it again.")
     if start.startswith("version https://git-lfs"):
         raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
     if "\0" in start:
         raise DatasetError(
-            f"{str(path)!r} is not text (an archive? Unpack it. An old spreadsheet? Save it as "
-            ".xlsx or .csv)."
+            f"{str(path)!r} is not text: unpack it if it is an archive, and save it as .xlsx or "
+            ".csv if it is an old spreadsheet."
         )
 
 
@@ -196,8 +196,8 @@ def _open_csv(
                     yield reader.line_num, cells
         except csv.Error as error:
             raise DatasetError(
-                f"{str(path)!r} cannot be read from line {reader.line_num} on: {error} "
-                "(a quotation mark that is not closed?)."
+                f"{str(path)!r} cannot be read from line {reader.line_num} on: {error}. "
+                "Check for a quotation mark that is not closed."
             ) from error
 
     headers: dict[str, list[str]] = {}

@@ -91,7 +91,8 @@ def read_folder(
             about_rows.append(row)
     records, problems = collect_records(about_rows)
     if not records:
-        raise DatasetError(f"no usable record in {str(file)!r}.\n{problems}")
+        details = f"\n{problems}" if problems else ""
+        raise DatasetError(f"no usable record in {str(file)!r}.{details}")
     parameters = {"labels": file.name, "target": target_column}
     return Dataset(images.name, records, problems, parameters, task)
 
@@ -237,8 +238,8 @@ class Labels:
         complaint = describe_spellings(self.cluster, self.file, "clusters", counts)
         if complaint is not None:
             raise DatasetError(
-                f"{complaint}. Write each in one way in the file or, if they differ, so that they "
-                "do not read alike."
+                f"{complaint}. Spell each cluster in one way in the file; if they are different "
+                "clusters, give them clearly different names."
             )
 
     def _label_of(self, column: str, value: str) -> str:
@@ -264,8 +265,9 @@ def _match_features(
         n_vectors = len(features.features)
         if len(data_rows) != n_vectors:
             raise DatasetError(
-                f"{file!r} has {n_vectors} vectors without ids and {label_file!r} has "
-                f"{len(data_rows)} rows: give them ids, or as many rows in the same order."
+                f"{file!r} has {n_vectors} vectors without ids, but {label_file!r} has another "
+                f"number of rows ({len(data_rows)}): give the vectors ids, or as many rows in the "
+                "same order."
             )
         for index, row in enumerate(data_rows):
             if isinstance(row, LabelRow):

@@ -81,8 +81,8 @@ def find_path_column(
         columns = [name for name in columns if n_image_names[name] or name == usual]
     if not columns:
         raise DatasetError(
-            f"{str(table.path)!r} has no column of paths that is known by its values or its name: "
-            f"give it as `path_column` (it has {table.header})."
+            f"no column of {str(table.path)!r} looks like a column of paths: name it with "
+            f"`path_column` (the columns are {table.header})."
         )
     if len(columns) == 1:
         return columns[0]

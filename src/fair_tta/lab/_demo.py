@@ -216,6 +216,7 @@ def audits_by_task(episodes: Sequence[Episode]) -> dict[str, Audit]:
     for episode in episodes:
         by_method.setdefault((episode.task.name, episode.method), []).append(episode)
 
+    # The images of all seeds are measured as one set
     audits: dict[str, list[Audit]] = {}
     for (task_name, method), same_method in by_method.items():
         table = AnswerTableBuilder(keep_beliefs=False)

@@ -148,13 +148,7 @@ class FolderRun:
             atomic_file(self.folder / PROBLEMS_FILE) as problems_csv,
             atomic_file(self.folder / PREDICTIONS_FILE) as predictions_csv,
         ):
-            with (
-                open(problems_csv, "w", encoding="utf-8", newline="") as problems_file,
-                open(
-                    predictions_csv, "w", encoding="utf-8", newline=""
-                ) as answers_file,
-            ):
-                self._answer(rows, store, answers, problems_file, answers_file)
+            self._answer(rows, store, answers, problems_csv, predictions_csv)
             if answers.is_empty:
                 # An earlier audit stays, and so does the list of its problems
                 if not (self.folder / AUDIT_FILE).exists():
@@ -194,7 +188,7 @@ class FolderRun:
         return read_thresholds(options.fail_if, options.fail_on, self.adapters)
 
     @cached_property
-    def _names(self) -> dict[str, Sequence[str]]:
+    def _labels_of_columns(self) -> dict[str, Sequence[str]]:
         """The labels of each column: those of the classifier, otherwise those of the file."""
         # Labels of the classifier come first: all of them are reported, even without images
         labels = self.values.labels
@@ -209,7 +203,7 @@ class FolderRun:
         """Return the first rows, or a sample of them, with all problems of whole files."""
         options = self.options
         allowed = self.values.allowed_values(
-            self._names, skip_unknown=options.skip_unknown
+            self._labels_of_columns, skip_unknown=options.skip_unknown
         )
         rows = _numbered(self.values.records(allowed))
         limit = options.limit
@@ -254,24 +248,17 @@ class FolderRun:
         rows: Sequence[NumberedRow],
         store: Store,
         answers: _Answers,
-        problems_file: IO[str],
-        answers_file: IO[str],
+        problems_csv: Path,
+        predictions_csv: Path,
     ) -> None:
         """Answer the rows batch by batch, and write each to one of the CSV files."""
-        write_csv_row(problems_file, ["row", "problem", "what"])
-        write_csv_row(
-            answers_file,
-            _predictions_header(self.values.labels.sensitive, answers.tables),
-        )
-        # Batches are answered in order, by this process or by others
         options = self.options
-        adapters = answers.adapters.values()
-        job = make_job(self.classifier, adapters, options.model)
-        size = self.classifier._batch_size
+        job = make_job(self.classifier, answers.adapters.values(), options.model)
+        batch_size = self.classifier._batch_size
         answered = Runner(job, options.engine or Local(), store).stream(
             rows,
             self._find_image,
-            size=size,
+            size=batch_size,
             seed=self.classifier._vision.seed,
             read_ahead=True,
         )
@@ -279,18 +266,29 @@ class FolderRun:
         n_rows = self.values.row_count
         n_expected = min(n_rows, options.limit or n_rows, options.sample or n_rows)
         n_finished = 0
-        options.progress(0, n_expected)
-        for position, ((number, row), stored) in enumerate(answered, start=1):
-            if number:
-                n_finished += 1
-            problem = answers.add(row, stored)
-            if problem is not None:
-                cells = [number or "", problem.kind.value, problem.detail]
-                write_csv_row(problems_file, cells)
-            elif isinstance(row, Record) and not isinstance(stored, str):
-                write_csv_row(answers_file, _prediction_cells(number, row, stored))
-            if position % size == 0 or position == len(rows):
-                options.progress(n_finished, max(n_finished, n_expected))
+        options.progress(n_finished, n_expected)
+
+        with (
+            _open_csv(problems_csv) as problems_file,
+            _open_csv(predictions_csv) as predictions_file,
+        ):
+            write_csv_row(problems_file, ["row", "problem", "what"])
+            attributes = self.values.labels.sensitive
+            header = _predictions_header(attributes, answers.tables)
+            write_csv_row(predictions_file, header)
+            for position, ((number, row), stored) in enumerate(answered, start=1):
+                if number:
+                    n_finished += 1
+                problem = answers.add(row, stored)
+                if problem is not None:
+                    cells: list[object] = [number or ""]
+                    cells += [problem.kind.value, problem.detail]
+                    write_csv_row(problems_file, cells)
+                elif isinstance(row, Record) and not isinstance(stored, str):
+                    cells = _prediction_cells(number, row, stored)
+                    write_csv_row(predictions_file, cells)
+                if position % batch_size == 0 or position == len(rows):
+                    options.progress(n_finished, max(n_finished, n_expected))
 
     def _measure(self, answers: _Answers, fitted: FittedAdapters) -> Audit:
         """Return the figures of all runs, compared with the first."""
@@ -326,7 +324,7 @@ class FolderRun:
                     name,
                     fitted.adapters[name],
                     targets=self.classifier.targets,
-                    values=self._names,
+                    values=self._labels_of_columns,
                     harmful=self.options.harmful,
                     interval=self.options.interval,
                     provenance=provenance,
@@ -412,6 +410,10 @@ class _Answers:
             row = Problem(ProblemKind.UNREADABLE, f"{row.key}: {reason}")
         self.problems = self.problems.add(row)
         return row
+
+
+def _open_csv(path: Path) -> IO[str]:
+    return open(path, "w", encoding="utf-8", newline="")
 
 
 def _predictions_header(attributes: Iterable[str], runs: Iterable[str]) -> list[str]:

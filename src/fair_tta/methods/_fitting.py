@@ -221,11 +221,22 @@ def fit_method(
             "`with_adapter`.",
             argument="adapter",
         )
+    needs = method.needs
     _check_label_argument(
-        learner, "labels", labels, "the class of each image, or None", "classes"
+        learner,
+        "labels",
+        labels,
+        is_used=needs.reference_labels,
+        expected="the class of each image, or None",
+        source="classes",
     )
     _check_label_argument(
-        learner, "sensitive", sensitive, "the value of each image", "attribute values"
+        learner,
+        "sensitive",
+        sensitive,
+        is_used=needs.reference_sensitive,
+        expected="the value of each image",
+        source="attribute values",
     )
     encoded = encode_in_batches(classifier, images, progress)
     n_images = len(images) if isinstance(images, Sized) else None
@@ -234,7 +245,13 @@ def fit_method(
 
 
 def _check_label_argument(
-    method: FittedMethod, argument: str, labels: Any, expected: str, source: str
+    method: FittedMethod,
+    argument: str,
+    labels: Any,
+    *,
+    is_used: bool,
+    expected: str,
+    source: str,
 ) -> None:
     """Raise if labels are missing that the method learns from, or given and not used.
 
@@ -242,14 +259,12 @@ def _check_label_argument(
         method: the method to fit.
         argument: the argument of `fit` that holds the labels.
         labels: its value.
+        is_used: the method learns from it.
         expected: words for what it should be.
         source: words for what the method would learn from.
     """
     name = type(method).__name__
     call = fit_call(method.needs)
-    is_used = method.needs.reference_sensitive
-    if argument == "labels":
-        is_used = method.needs.reference_labels
     if is_used and labels is None:
         raise FairTTAError(
             f"`{argument}` should be {expected}, because {name} learns from {source} (got none): "

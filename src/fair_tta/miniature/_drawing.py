@@ -282,6 +282,7 @@ def _draw_parts(
 ) -> None:
     """Draw parts that share their size, position, tilt and direction."""
     corners = [corner for part, _ in parts for corner in part]
+    # All corners are moved together, and taken apart again
     placed = _position(corners, random, most_tilt, (0.75, 1.25))
     pen = ImageDraw.Draw(image)
     start = 0

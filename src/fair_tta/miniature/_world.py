@@ -150,6 +150,7 @@ class MiniatureTask:
                     f"`mix` should have keys such as {self.groups[0]!r} (got {group!r}).",
                     argument="mix",
                 )
+        # Groups that are not named have no images
         weights = np.array([mix.get(group, 0.0) for group in self.groups], float)
         total = weights.sum()
         if not (weights >= 0).all() or not 0 < total < np.inf:
@@ -166,6 +167,7 @@ class MiniatureTask:
         target_index = int(random.integers(len(self.targets)))
         group = [list(self.targets)[target_index]]
         for names in self.sensitive.values():
+            # The value at the position of the target goes with it
             index = target_index % len(names)
             if random.random() >= self.correlation:
                 index = _other_index(random, index, len(names))
@@ -179,6 +181,7 @@ class MiniatureTask:
         for names, label in zip(self.sensitive.values(), labels, strict=True):
             index = list(names).index(label)
             other_index = _other_index(random, index, len(names))
+            # Even an attribute that is not a blend has a trace of the other value
             if random.random() < _BLEND_PROBABILITY:
                 share = random.uniform(0.1, 0.5)
             else:

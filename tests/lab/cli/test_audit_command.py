@@ -59,13 +59,13 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     )
     images = [picture(i) for i in USABLE]
     labels = ["cat" if i < 8 else "dog" for i in USABLE]
-    places = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
+    values = ["water" if i in (1, 3, 5, 7, 8) else "land" for i in USABLE]
     fair_tpt = clf.with_adapter(FairTPT(lam=10.0, rho=0.5))
     method = "fair-tpt:lam=10,rho=0.5"
     zero_shot = clf.with_adapter(ZeroShot())
     audits = [
-        zero_shot.audit(images, labels, places, name="zero-shot"),
-        fair_tpt.audit(images, labels, places, name=method),
+        zero_shot.audit(images, labels, values, name="zero-shot"),
+        fair_tpt.audit(images, labels, values, name=method),
     ]
     expected = compare(audits).to_dict()
     actual = load_audit(folder).to_dict()
@@ -84,7 +84,7 @@ def test_everything_at_once_against_the_api(folder: Path, tiny_model: str) -> No
     assert names == {ROWS_FILE, *files.split()}
     predictions = table_of(folder / "out" / "predictions.csv")
     assert [row["target"] for row in predictions] == labels
-    assert [row["sensitive: place"] for row in predictions] == places
+    assert [row["sensitive: place"] for row in predictions] == values
     assert predictions[0]["image"] == "sub/[red] ünï, 0.png"
     answers = [prediction.label for prediction in fair_tpt.predict(images)]
     assert [row[f"{method}: answer"] for row in predictions] == answers

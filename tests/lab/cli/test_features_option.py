@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_fixtures import call, count_rows, flat, load_audit
+from cli_fixtures import call, count_rows, flat, load_audit, store_prompts
 
 from fair_tta import FairTPTClassifier
 from fair_tta.miniature import BADGES
@@ -53,13 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "images.npz", features=3 * vectors[order], ids=ids)
     np.save(folder / "images.npy", vectors)
 
-    task = clf._task
-    prompts = [*task.target_prompts.texts, *task.sensitive_prompts["colour"].texts]
-    tables = (task.target_features, task.sensitive_features["colour"])
-    features = np.concatenate([table.numpy(force=True) for table in tables])
-    text = folder / "text.npz"
-    np.savez(text, prompts=prompts, features=features, scale=task.scale)
-    np.savez(folder / "no-scale.npz", prompts=prompts, features=features)
+    store_prompts(folder / "text.npz", clf, scale=clf._task.scale)
+    store_prompts(folder / "no-scale.npz", clf)
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_fixtures import call, flat, load_audit, write_labels
+from cli_fixtures import call, flat, load_audit, store_prompts
 from fits import fit_on
 from internals import DEFAULT_CANDIDATES, audit_command
 
@@ -17,35 +17,31 @@ from fair_tta.auditing import Audit
 from fair_tta.miniature import BIRDS
 
 DRAWN = BIRDS.draw(450)
-
-
-BACKGROUNDS = BIRDS.sensitive["background"]
+IMAGES = [drawn.image for drawn in DRAWN]
 NAMED = ["--template", BIRDS.template]
 for label, phrase in BIRDS.targets.items():
     NAMED += ["--targets", f"{label}={phrase}"]
-for label, phrase in BACKGROUNDS.items():
+for label, phrase in BIRDS.sensitive["background"].items():
     NAMED += ["--sensitive", f"background: {label}={phrase}"]
-COLUMNS = ("--target-column", "animal", "--sensitive-column", "background")
 
 
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("birds")
     (folder / "pics").mkdir()
-    rows = []
+    lines = ["file,animal,background"]
     for i, drawn in enumerate(DRAWN):
         drawn.image.save(folder / "pics" / f"{i}.png")
-        rows.append((f"{i}.png", drawn.target, drawn.sensitive["background"]))
-    for name, part in ("labels.csv", rows), ("few.csv", rows[:45]):
-        write_labels(folder / name, part)
-        text = (folder / name).read_text().replace("place", "background", 1)
-        (folder / name).write_text(text)
+        lines.append(f"{i}.png,{drawn.target},{drawn.sensitive['background']}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    (folder / "few.csv").write_text("\n".join(lines[:46]))
     return folder
 
 
-def mitigate(birds: Path, out: str, *options: str, code: int = 0) -> Any:
-    folders = str(birds / "pics"), "--out", str(birds / out)
-    return call("mitigate", *folders, *NAMED, *options, code=code, columns=80)
+def mitigate(birds: Path, out: str, labels: str, *source: str, code: int = 0) -> Any:
+    command = "mitigate --target-column animal --sensitive-column background".split()
+    command += ["--labels", str(birds / labels), "--out", str(birds / out), *NAMED]
+    return call(*command, *(source or [str(birds / "pics")]), code=code, columns=80)
 
 
 def used(
@@ -60,8 +56,7 @@ def used(
 
 
 def test_with_labels(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = "--labels", str(birds / "labels.csv"), *COLUMNS
-    out = mitigate(birds, "with", *labels)
+    out = mitigate(birds, "with", "labels.csv")
     folder = birds / "with"
     clf = used(folder, out.stdout, monkeypatch)
     assert isinstance(clf.adapter, LogitBalance)
@@ -82,48 +77,33 @@ def test_with_labels(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = (folder / "adapter.safetensors").read_bytes()
     monkeypatch.setattr(FairTPTClassifier, "_predict_encoded", no_answer)
-    mitigate(birds, "with", *labels)
+    mitigate(birds, "with", "labels.csv")
     assert (folder / "adapter.safetensors").read_bytes() == before
 
 
 def test_stored_features(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = BIRDS.targets, {"background": BIRDS.sensitive["background"]}, BIRDS.template
-    clf = FairTPTClassifier("miniature", *names)
-    vectors = clf.encode([drawn.image for drawn in DRAWN], with_views=False)[
-        :, 0
-    ].numpy()
-    np.savez(
-        birds / "images.npz", features=vectors, ids=[f"{i}.png" for i in range(450)]
-    )
-    sets = [clf._task.target_prompts, *clf._task.sensitive_prompts.values()]
-    tables = [clf._task.target_features, *clf._task.sensitive_features.values()]
-    prompts = [text for prompt_set in sets for text in prompt_set.texts]
-    texts = np.concatenate([table.numpy(force=True) for table in tables])
-    np.savez(birds / "text.npz", prompts=prompts, features=texts, scale=clf._task.scale)
-    stored = (
-        "--features",
-        str(birds / "images.npz"),
-        "--text-features",
-        str(birds / "text.npz"),
-    )
-    labels = "--labels", str(birds / "labels.csv"), *COLUMNS
-    out = call("mitigate", *stored, *NAMED, *labels, "--out", str(birds / "stored"))
+    clf = FairTPTClassifier("miniature", BIRDS.targets, BIRDS.sensitive, BIRDS.template)
+    vectors = clf.encode(IMAGES, with_views=False)[:, 0].numpy()
+    ids = [f"{i}.png" for i in range(450)]
+    np.savez(birds / "images.npz", features=vectors, ids=ids)
+    store_prompts(birds / "text.npz", clf, scale=clf._task.scale)
+    source = ["--features", str(birds / "images.npz")]
+    source += ["--text-features", str(birds / "text.npz")]
+    out = mitigate(birds, "stored", "labels.csv", *source)
     by_features = used(birds / "stored", out.stdout, monkeypatch, lines=4)
     assert isinstance(by_features.adapter, LogitBalance)
-    by_images = fit_on(LogitBalance(), clf, [drawn.image for drawn in DRAWN])
-    np.testing.assert_allclose(
-        by_features.predict_proba(Features(vectors)),
-        clf.with_adapter(by_images).predict_proba(Features(vectors)),
-        atol=1e-4,
-    )
+    by_images = clf.with_adapter(fit_on(LogitBalance(), clf, IMAGES))
+    features = Features(vectors)
+    actual = by_features.predict_proba(features)
+    np.testing.assert_allclose(actual, by_images.predict_proba(features), atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     birds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    labels, out = ("--labels", str(birds / "few.csv"), *COLUMNS), "killed"
-    encode, calls = FairTPTClassifier.encode, list[int]()
+    encode = FairTPTClassifier.encode
+    calls: list[int] = []
 
     def counted(self: FairTPTClassifier, images: Any, **arguments: Any) -> Any:
         calls.append(len(images))
@@ -135,42 +115,39 @@ def test_after_a_kill_nothing_is_encoded_again_for_the_fits(
     monkeypatch.setattr(FairTPTClassifier, "encode", counted)
     with monkeypatch.context() as patched:
         patched.setattr("fair_tta.lab._folder.Runner.stream", killed)
-        mitigate(birds, out, *labels, code=130)
+        mitigate(birds, "killed", "few.csv", code=130)
     assert sum(calls) >= 45
     calls.clear()
-    mitigate(birds, out, *labels)
-    assert not (birds / out / "fits").exists()
+    mitigate(birds, "killed", "few.csv")
+    assert not (birds / "killed" / "fits").exists()
     continued = sum(calls)
     calls.clear()
-    mitigate(birds, f"{out}-again", *labels)
+    mitigate(birds, "killed-again", "few.csv")
     assert sum(calls) == continued + 45
 
 
 @pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
 def test_without_an_effect_no_method_is_written(birds: Path) -> None:
-    folder = birds / "few"
-    folder.mkdir()
-    unrelated = FairTPTClassifier(
-        "miniature", ["a", "b"], ["c", "d"], adapter="logit-balance"
-    )
-    unrelated.fit([drawn.image for drawn in DRAWN]).save(
-        folder / "adapter.safetensors"
-    )  # earlier
-    out = mitigate(birds, "few", "--labels", str(birds / "few.csv"), *COLUMNS)
-    assert not (folder / "adapter.safetensors").exists()
+    file = birds / "few" / "adapter.safetensors"
+    file.parent.mkdir()
+    names = (["a", "b"], ["c", "d"])
+    earlier = FairTPTClassifier("miniature", *names, adapter="logit-balance")
+    earlier.fit(IMAGES).save(file)
+    out = mitigate(birds, "few", "few.csv")
+    assert not file.exists()
     assert "No method is chosen: association-correction does not" in flat(out.stdout)
-    assert "No method is chosen: association-" in (folder / "report.html").read_text(
-        "utf-8"
-    )
+    page = (birds / "few" / "report.html").read_text("utf-8")
+    assert "No method is chosen: association-" in page
 
 
 @pytest.mark.filterwarnings("always::fair_tta.errors.SmallReferenceWarning")
 def test_images_that_cannot_be_used_are_counted(birds: Path) -> None:
     (birds / "pics" / "broken.png").write_bytes(b"nonsense")
     rows = (birds / "few.csv").read_text()
-    (birds / "one-broken.csv").write_text(f"{rows}broken.png,{DRAWN[0].target},water\n")
-    labels = "--labels", str(birds / "one-broken.csv"), *COLUMNS
-    out = mitigate(birds, "broken", *labels, code=4)
+    (birds / "one-broken.csv").write_text(
+        f"{rows}\nbroken.png,{DRAWN[0].target},water\n"
+    )
+    out = mitigate(birds, "broken", "one-broken.csv", code=4)
     assert out.stderr.count("cross-fitting on 45 images") == 1
     assert "fitted on 45 images" not in out.stderr
     audit = load_audit(birds, "broken").document
@@ -185,7 +162,5 @@ def test_an_audit_compares_the_same_methods() -> None:
 def test_a_foreign_file_is_not_replaced(birds: Path) -> None:
     (birds / "foreign").mkdir()
     (birds / "foreign" / "adapter.safetensors").write_text("mine")
-    out = mitigate(
-        birds, "foreign", "--labels", str(birds / "few.csv"), *COLUMNS, code=3
-    )
+    out = mitigate(birds, "foreign", "few.csv", code=3)
     assert "was not written by fair-tta: choose another folder (--out)" in out.stderr

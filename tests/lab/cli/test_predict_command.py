@@ -58,14 +58,14 @@ def test_several_templates(pictures: Path, tiny_model: str, tmp_path: Path) -> N
     file = tmp_path / "templates.txt"
     file.write_text("\n".join([sentences[1], "", ""]), "utf-8")
     image = str(pictures / "b.png")
-    wanted = classifier(tiny_model, template=sentences).predict(image)
+    expected = classifier(tiny_model, template=sentences).predict(image)
     names = NAMES[: NAMES.index("--template")]
     for second in (sentences[1], f"@{file}"):
         templates = ["--template", sentences[0], "--template", second]
         command = ["predict", image, "--model", tiny_model, *names, *templates]
         out = call(*command, "--json")
         probabilities = json.loads(out.stdout)["probabilities"]
-        assert probabilities == pytest.approx(wanted.probabilities)
+        assert probabilities == pytest.approx(expected.probabilities)
     tuned = "--template", sentences[1], "--adapter", "fair-tpt"
     out = call("predict", image, *options(tiny_model), *tuned, code=3)
     assert "FairTPT tunes the words of one template (got 2)" in out.stderr
@@ -77,11 +77,11 @@ def test_json_lines_are_the_predictions(pictures: Path, tiny_model: str) -> None
     names = ["[bold]ü, 'x'\n\x1b[31m.PNG", "b.png", "deep/er/a.jpg"]
     assert [row["image"] for row in rows] == [str(pictures / name) for name in names]
     for row in rows:
-        wanted = classifier(tiny_model).predict(row["image"])
+        expected = classifier(tiny_model).predict(row["image"])
         assert row["error"] is None
-        assert row["label"] == wanted.label
+        assert row["label"] == expected.label
         for field in ("probabilities", "sensitive_entropy"):
-            assert row[field] == pytest.approx(getattr(wanted, field), abs=1e-5)
+            assert row[field] == pytest.approx(getattr(expected, field), abs=1e-5)
 
 
 def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
@@ -95,14 +95,14 @@ def test_csv_and_the_adapter(pictures: Path, tiny_model: str) -> None:
         rows = list(csv.DictReader(io.StringIO(out.stdout, newline="")))
         assert len(rows) == 3
         for row in rows:
-            wanted = clf.predict(paths[row["image"]])
-            zero_shot = wanted.zero_shot
+            expected = clf.predict(paths[row["image"]])
+            zero_shot = expected.zero_shot
             assert row["zero-shot label"] == max(zero_shot, key=lambda t: zero_shot[t])
             assert row["error"] == ""
             if adapter.startswith("zero"):
-                assert row["label"] == wanted.label
+                assert row["label"] == expected.label
                 assert float(row["p: dog"]) == pytest.approx(
-                    wanted.probabilities["dog"]
+                    expected.probabilities["dog"]
                 )
     out = call(*command, f"{pictures}/user.py:Hard", code=2, columns=300)
     assert "'user.py' has no 'Hard': it has SoftVote." in out.stderr

@@ -49,23 +49,23 @@ def gramian_of(jacobian: Tensor) -> Tensor:
 
 def spread(lam: float, terms: int) -> Tensor:
     """1 for the target, `lam` for each of the others."""
-    first, rest = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
-    return torch.tensor([first] + [rest] * (terms - 1), dtype=torch.float64)
+    first, of_others = (0.0, 1.0) if math.isinf(lam) else (1.0, lam)
+    return torch.tensor([first] + [of_others] * (terms - 1), dtype=torch.float64)
 
 
 def by_least_squares(jacobian: Tensor, preference: Tensor) -> Tensor:
-    """The aggregate by its definition: each gradient plus whatever of the others shortens it."""
+    """The aggregate by its definition: each gradient plus the others that shorten it."""
     rows = jacobian.double().numpy()
     lengths = np.linalg.norm(rows, axis=1)
     unit = rows / np.where(lengths > 0, lengths, 1)[:, None]
     total = np.zeros(rows.shape[1])
     for k, weight in enumerate(preference.tolist()):
-        others = [j for j in range(len(rows)) if j != k and lengths[j] > 0]
+        conflicting = [j for j in range(len(rows)) if j != k and lengths[j] > 0]
         best = unit[k]
-        for size in range(1, len(others) + 1):
-            for some in combinations(others, size):
-                x = np.linalg.lstsq(unit[list(some)].T, -unit[k])[0]
-                shorter = unit[k] + x @ unit[list(some)]
+        for size in range(1, len(conflicting) + 1):
+            for chosen in combinations(conflicting, size):
+                x = np.linalg.lstsq(unit[list(chosen)].T, -unit[k])[0]
+                shorter = unit[k] + x @ unit[list(chosen)]
                 if (x >= 0).all() and np.linalg.norm(shorter) < np.linalg.norm(best):
                     best = shorter
         total += weight * lengths[k] * best
@@ -80,14 +80,14 @@ def by_enumeration(gramian: Tensor, preference: Tensor) -> list[float]:
     cosines = cosines / np.where(lengths > 0, lengths, 1)
     weights = preference.numpy().copy()
     for k in usable:
-        others = [j for j in usable if j != k]
-        for size in range(len(others) + 1):
-            for chosen in map(list, combinations(others, size)):
+        candidates = [j for j in usable if j != k]
+        for size in range(len(candidates) + 1):
+            for chosen in map(list, combinations(candidates, size)):
                 added = np.zeros(len(lengths))
                 added[chosen] = np.linalg.solve(
                     cosines[np.ix_(chosen, chosen)], -cosines[chosen, k]
                 )
-                conflicts = cosines[others, k] + cosines[others] @ added < -1e-9
+                conflicts = cosines[candidates, k] + cosines[candidates] @ added < -1e-9
                 if (added >= 0).all() and not conflicts.any():
                     weights += (
                         preference[k].item()
@@ -103,9 +103,9 @@ def by_enumeration(gramian: Tensor, preference: Tensor) -> list[float]:
 
 
 def assert_same_direction(
-    found: Tensor, wanted: Tensor, scale: Tensor, tolerance: float
+    direction: Tensor, expected: Tensor, scale: Tensor, tolerance: float
 ) -> None:
-    assert float((found - wanted).norm()) <= tolerance * float(scale)
+    assert float((direction - expected).norm()) <= tolerance * float(scale)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_torchjds_defaults_would_conflict_and_ours_do_not(jacobian: Tensor) -> N
 
 def test_upgrad_where_there_is_nothing_to_weigh() -> None:
     assert upgrad_weights(torch.zeros(2, 2).double(), 3.0).tolist() == [1, 3]
-    one = gramian_of(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
-    assert upgrad_weights(one, 3.0).tolist() == [1, 3]
+    with_zero = gramian_of(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    assert upgrad_weights(with_zero, 3.0).tolist() == [1, 3]
     opposed = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     direction = upgrad_weights(gramian_of(opposed), 1.0) @ opposed.double()
     assert float(direction.norm()) < 1e-4
@@ -156,13 +156,13 @@ def test_upgrad_equals_its_definition(terms: int, lam: float) -> None:
         )
         gramian = gramian_of(jacobian)
         conflicts += int((gramian < 0).any())
-        found = upgrad_weights(gramian, lam) @ jacobian
+        direction = upgrad_weights(gramian, lam) @ jacobian
         scale = preference @ jacobian.norm(dim=1)
         assert_same_direction(
-            found, by_least_squares(jacobian, preference), scale, 1e-6
+            direction, by_least_squares(jacobian, preference), scale, 1e-6
         )
         for row in jacobian:  # no conflict
-            assert float(found @ row) >= -1e-7 * float(scale * row.norm())
+            assert float(direction @ row) >= -1e-7 * float(scale * row.norm())
     assert conflicts > 2
 
 
@@ -195,10 +195,10 @@ def test_upgrad_where_gradients_are_degenerate(
         assert (
             weights >= preference * (1 - 1e-12)
         ).all()  # something is added, nothing is taken away
-        found = weights @ jacobian.double()
-        wanted = by_least_squares(jacobian, preference)
+        direction = weights @ jacobian.double()
+        expected = by_least_squares(jacobian, preference)
         length = preference @ jacobian.double().norm(dim=1)
-        assert_same_direction(found, wanted, length, 1e-7)
+        assert_same_direction(direction, expected, length, 1e-7)
 
 
 def random_jacobian(generator: np.random.Generator, i: int) -> Tensor:
@@ -246,13 +246,13 @@ def test_aggregators_of_torchjd() -> None:
         assert needed_terms(aggregator, 3) == [True] * 3
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            found = combine(aggregator, gradients)
+            combined = combine(aggregator, gradients)
             torch.manual_seed(0)
             expected = torch.stack(
-                [aggregator(one.double()) for one in (jacobian, 2 * jacobian)]
+                [aggregator(matrix.double()) for matrix in (jacobian, 2 * jacobian)]
             )
-        assert found.shape == (2, 2, 2)
-        torch.testing.assert_close(found.flatten(1), expected.float())
+        assert combined.shape == (2, 2, 2)
+        torch.testing.assert_close(combined.flatten(1), expected.float())
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,8 @@ def test_aggregators_of_torchjd() -> None:
 def test_weightings_of_gramians(weighting: Weighting[Any], aggregator: Any) -> None:
     gradients = torch.randn(5, 4, 2, 3, generator=torch.Generator().manual_seed(0))
     assert needed_terms((weighting, "gramian"), 4) == [True] * 4
-    found = combine((weighting, "gramian"), gradients)
-    torch.testing.assert_close(found, combine(aggregator, gradients))
+    combined = combine((weighting, "gramian"), gradients)
+    torch.testing.assert_close(combined, combine(aggregator, gradients))
 
 
 def test_a_function_of_the_gramian() -> None:
@@ -273,8 +273,8 @@ def test_a_function_of_the_gramian() -> None:
     gradients = torch.tensor(
         [[[[3.0, 0.0]], [[0.0, 4.0]]], [[[0.0, 5.0]], [[8.0, 6.0]]]]
     )
-    found = combine((equal_lengths, "gramian"), gradients)
-    torch.testing.assert_close(found, torch.tensor([[[1.0, 1.0]], [[0.8, 1.6]]]))
+    combined = combine((equal_lengths, "gramian"), gradients)
+    torch.testing.assert_close(combined, torch.tensor([[[1.0, 1.0]], [[0.8, 1.6]]]))
 
 
 def test_an_aggregator_with_a_memory_sees_each_image_anew() -> None:
@@ -309,12 +309,12 @@ def test_an_objective_with_three_terms() -> None:
     )
     images = [picture(0), picture(1)]
     for lam in (0.0, 1.0, 100.0, math.inf):
-        one = clf.with_adapter(FairTPT(lam=lam)).predict_proba(images)
-        each = clf.with_adapter(
+        in_one_term = clf.with_adapter(FairTPT(lam=lam)).predict_proba(images)
+        in_separate_terms = clf.with_adapter(
             FairTPT(lam=lam, loss=SLoss(separate=True))
         ).predict_proba(images)
-        assert each == pytest.approx(
-            one, abs=1e-5
+        assert in_separate_terms == pytest.approx(
+            in_one_term, abs=1e-5
         )  # the sum of their gradients either way
         free = clf.with_adapter(FairTPTMO(lam=lam, loss=SLoss(separate=True))).predict(
             images

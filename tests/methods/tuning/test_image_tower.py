@@ -39,18 +39,18 @@ def clip(dtype: torch.dtype = torch.float64) -> Any:
 def test_the_norm_layers_of_the_vision_tower_alone() -> None:
     backend = clip()
     names = tuned_weight_names(make_task(backend), False)
-    wanted = {id(p) for p in norm_parameters(backend.model)}
-    own = dict(backend.model.named_parameters())
-    assert {id(own[name.removeprefix("model.")]) for name in names} == wanted
+    expected = {id(p) for p in norm_parameters(backend.model)}
+    parameters = dict(backend.model.named_parameters())
+    assert {id(parameters[name.removeprefix("model.")]) for name in names} == expected
     assert all("vision_model" in name for name in names)
 
 
 def test_all_weights_of_the_vision_tower() -> None:
     backend = clip()
     names = tuned_weight_names(make_task(backend), True)
-    own = {f"model.{name}" for name, _ in backend.model.named_parameters()}
+    parameters = {f"model.{name}" for name, _ in backend.model.named_parameters()}
     assert set(names) == {
-        n for n in own if "vision_model" in n or "visual_projection" in n
+        n for n in parameters if "vision_model" in n or "visual_projection" in n
     }
 
 
@@ -69,23 +69,23 @@ def test_gradient_is_that_of_a_copy(
     def loss(features: Tensor) -> Tensor:
         return features.mean(0).square().sum() + features[0, 0] * features[-1, 1]
 
-    found = tower.gradient(weights, pixels, loss)
-    other = copy.deepcopy(backend.model).eval()
-    parameters = dict(other.named_parameters())
+    tower_gradient = tower.gradient(weights, pixels, loss)
+    model_copy = copy.deepcopy(backend.model).eval()
+    parameters = dict(model_copy.named_parameters())
     chosen = [parameters[name.removeprefix("model.")] for name in tower.names]
     with torch.no_grad():
         for parameter, part in zip(
             chosen, weights.split([p.numel() for p in chosen]), strict=True
         ):
             parameter.copy_(part.view_as(parameter))
-    output = other.get_image_features(pixel_values=pixels.double())
+    output = model_copy.get_image_features(pixel_values=pixels.double())
     features = unit_features(
         output if isinstance(output, Tensor) else output.pooler_output
     )
     expected = torch.cat(
         [g.flatten() for g in torch.autograd.grad(loss(features), chosen)]
     )
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(tower_gradient, expected, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(
         tower.encode(weights, pixels), features, rtol=1e-9, atol=1e-12
     )
@@ -97,10 +97,10 @@ def test_the_model_is_never_changed_not_even_meanwhile() -> None:
     tower = ImageTower.from_task(make_task(backend), False)
     pixels = backend.preprocess([picture()])
     expected = backend.encode_pixels(pixels)
-    seen: list[bool] = []
+    are_equal: list[bool] = []
 
     def ask(*_: Any) -> None:
-        seen.append(torch.equal(backend.encode_pixels(pixels), expected))
+        are_equal.append(torch.equal(backend.encode_pixels(pixels), expected))
 
     for module in tower.module.modules():
         if isinstance(module, nn.LayerNorm):
@@ -108,8 +108,8 @@ def test_the_model_is_never_changed_not_even_meanwhile() -> None:
     assert not torch.equal(
         tower.encode(2 * tower.start, pixels), unit_features(expected)
     )
-    assert len(seen) > 4
-    assert all(seen)
+    assert len(are_equal) > 4
+    assert all(are_equal)
 
 
 @pytest.mark.parametrize(("kind", "make"), FAMILIES)

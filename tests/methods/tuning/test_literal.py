@@ -115,35 +115,39 @@ def test_initial_features_are_the_models_own(name: str, dtype: torch.dtype) -> N
         sentences = ["".join(part for part, _ in p) for p in prompts]
         with torch.no_grad():
             if name == "open_clip":
-                own = text.model.encode_text(text.tokenizer(sentences))
+                expected = text.model.encode_text(text.tokenizer(sentences))
             else:
                 length = text.model.config.text_config.max_position_embeddings
-                more = {
+                options = {
                     "padding": "max_length",
                     "max_length": length,
                     "return_tensors": "pt",
                 }
-                inputs = text.tokenizer(sentences, **more)
+                inputs = text.tokenizer(sentences, **options)
                 if name == "SigLIP":
                     inputs = {"input_ids": inputs["input_ids"]}
                 output = text.model.get_text_features(**inputs)
-                own = getattr(output, "pooler_output", output)  # transformers 5, and 4
-            assert torch.equal(text.own_features(prompts), own)
-            torch.testing.assert_close(text.features(prompts, context), own)
+                expected = getattr(
+                    output, "pooler_output", output
+                )  # transformers 5, and 4
+            assert torch.equal(text.own_features(prompts), expected)
+            torch.testing.assert_close(text.features(prompts, context), expected)
             moved = text.features(prompts, 1.3 * context.flip(0))
-        assert float((moved - own).abs().max()) > 1e-3
-        assert torch.equal(text.own_features(prompts), own)  # the model is as it was
+        assert float((moved - expected).abs().max()) > 1e-3
+        assert torch.equal(
+            text.own_features(prompts), expected
+        )  # the model is as it was
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_context_is_what_lies_outside_names(name: str) -> None:
     text = text_of(name)
     for prompt in TASK.all_prompts():
-        ids, mask, places = text.tokens(prompt)
-        assert all(mask[place] for place in places)
-        found = text.tokenizer.decode([int(ids[place]) for place in places])
+        ids, mask, positions = text.tokens(prompt)
+        assert all(mask[position] for position in positions)
+        context = text.tokenizer.decode([int(ids[position]) for position in positions])
         assert (
-            found.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", "")
+            context.replace(" ", "").replace("\N{LOWER ONE EIGHTH BLOCK}", "")
             == "aphotoofa."
         )
 
@@ -192,7 +196,7 @@ def test_elra_step(name: str, loss: Any, upgrad: bool) -> None:
     text = text_of(name)
     views = make_views(text)
     beta, sigma = 1e-4, 1e-3
-    found = fair_tpt(
+    tuned = fair_tpt(
         text,
         TASK,
         views,
@@ -202,19 +206,19 @@ def test_elra_step(name: str, loss: Any, upgrad: bool) -> None:
         rate=("elra", beta, sigma),
         rho=0.5,
     )
-    assert not found.degenerate
-    assert len(found.kept) == 4
-    assert found.relative_step == pytest.approx(sigma * beta / found.change, rel=1e-9)
-    start = text.initial(TASK).expand_as(found.context)
-    step = start - found.context
+    assert not tuned.degenerate
+    assert len(tuned.kept) == 4
+    assert tuned.relative_step == pytest.approx(sigma * beta / tuned.change, rel=1e-9)
+    start = text.initial(TASK).expand_as(tuned.context)
+    step = start - tuned.context
     torch.testing.assert_close(
-        step, found.learning_rate * found.direction, rtol=1e-6, atol=1e-9
+        step, tuned.learning_rate * tuned.direction, rtol=1e-6, atol=1e-9
     )
     # Both steps are short, so the target term then changes by about beta.
-    assert found.relative_step < 1e-2
+    assert tuned.relative_step < 1e-2
     with torch.no_grad():
-        target, _ = terms(text, TASK, views[found.kept], found.context, loss)
-    assert abs(float(target) - found.losses[0][0]) == pytest.approx(beta, rel=0.2)
+        target, _ = terms(text, TASK, views[tuned.kept], tuned.context, loss)
+    assert abs(float(target) - tuned.losses[0][0]) == pytest.approx(beta, rel=0.2)
 
 
 @pytest.mark.parametrize("lam", [0.0, 1.0, 100.0, math.inf])
@@ -229,13 +233,16 @@ def test_direction(lam: float) -> None:
     (of_sensitive,) = torch.autograd.grad(sensitive, parameter)
     assert float((of_target * -of_sensitive).sum()) < 0  # the two conflict
     rate: Rate = ("fixed", 1e-3, torch.optim.SGD)
-    found = fair_tpt(text, TASK, views, lam=lam, rate=rate)
+    tuned = fair_tpt(text, TASK, views, lam=lam, rate=rate)
     w = 1.0 if math.isinf(lam) else lam / (1 + lam)
-    torch.testing.assert_close(found.direction, (1 - w) * of_target - w * of_sensitive)
-    many = fair_tpt(text, TASK, views, lam=lam, upgrad=True, rate=rate)
-    for own in (of_target, -of_sensitive):  # Jacobian descent conflicts with neither
-        assert float((many.direction * own).sum()) >= -1e-9 * float(
-            many.direction.norm()
+    torch.testing.assert_close(tuned.direction, (1 - w) * of_target - w * of_sensitive)
+    jacobian_descent = fair_tpt(text, TASK, views, lam=lam, upgrad=True, rate=rate)
+    for gradient in (
+        of_target,
+        -of_sensitive,
+    ):  # Jacobian descent conflicts with neither
+        assert float((jacobian_descent.direction * gradient).sum()) >= -1e-9 * float(
+            jacobian_descent.direction.norm()
         )
 
 
@@ -254,13 +261,13 @@ def test_calibration_is_the_minimiser(lam: float) -> None:
     task = make_task(PLACES, AGES)
     problem = calibration(text, task, lam)
     assert problem.differences.shape == (3 * 1 + 3 * 3, 16)
-    found = problem.solve().requires_grad_()
-    (gradient,) = torch.autograd.grad(problem.objective(found), found)
+    solution = problem.solve().requires_grad_()
+    (gradient,) = torch.autograd.grad(problem.objective(solution), solution)
     assert float(gradient.abs().max()) < 1e-9
     moments = problem.differences.T @ problem.differences / len(problem.differences)
     eye = torch.eye(16, dtype=torch.float64)
     closed = problem.initial @ torch.linalg.inv(eye + lam * moments)
-    torch.testing.assert_close(found.detach(), closed, rtol=0, atol=1e-10)
+    torch.testing.assert_close(solution.detach(), closed, rtol=0, atol=1e-10)
 
     # A minimiser that knows nothing of least squares ends at the same place.
     free = problem.initial.clone().requires_grad_()

@@ -10,12 +10,14 @@ import torch
 from checks import SENSITIVE, TARGETS, TEMPLATE, make_task, picture
 from families_open_clip import OPEN_CLIP
 from internals import (
+    Cache,
     PromptLoss,
     SLoss,
     SuperTSLoss,
     TargetLoss,
     Task,
     TSLoss,
+    graph_bytes,
     initial_gradient,
 )
 from torch import Tensor, nn
@@ -54,35 +56,35 @@ def one_by_one(task: Task, term: PromptLoss, views: Tensor, context: Tensor) -> 
 @pytest.fixture
 def batched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Notes for each way back that came to its end whether it was for many images."""
-    own, seen = torch.autograd.grad, []
+    original, are_batched = torch.autograd.grad, []
 
     def watch(*args: Any, **kwargs: Any) -> Any:
-        gradients = own(*args, **kwargs)
-        seen.append(kwargs.get("is_grads_batched", False))
+        gradients = original(*args, **kwargs)
+        are_batched.append(kwargs.get("is_grads_batched", False))
         return gradients
 
     monkeypatch.setattr(torch.autograd, "grad", watch)
-    return seen
+    return are_batched
 
 
 @pytest.mark.parametrize(("kind", "make"), FAMILIES)
 def test_every_family_goes_back_for_many_images_at_once(
     kind: Any, make: Any, batched: list[bool]
 ) -> None:
-    model, *others = families.seeded(make)
-    task = make_task(kind(model.double(), *others))
+    model, *processor = families.seeded(make)
+    task = make_task(kind(model.double(), *processor))
     views = views_for(task)
     for loss in (SLoss(), TSLoss(), SuperTSLoss()):
         objective = loss.objective(task)
         context = task.context.repeat(objective.copies, 1).expand(len(views), -1, -1)
         for term in objective.terms:
             batched.clear()
-            many = initial_gradient(task, term, views, context)
+            gradients = initial_gradient(task, term, views, context)
             assert True in batched
-            own = one_by_one(task, term, views, context)
+            expected = one_by_one(task, term, views, context)
             # some towers work in float32 in places, whatever their dtype
             torch.testing.assert_close(
-                many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+                gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
             )
 
 
@@ -127,11 +129,11 @@ def task_with(function: Any) -> Task:
         def forward(self, states: Tensor) -> Tensor:
             return function.apply(states)  # type: ignore[no-any-return]
 
-    model, *others = families.seeded(families.clip)
+    model, *processor = families.seeded(families.clip)
     model.text_model.final_layer_norm = nn.Sequential(
         model.text_model.final_layer_norm, Layer()
     )
-    return make_task(TransformersBackend(model, *others))
+    return make_task(TransformersBackend(model, *processor))
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError])
@@ -143,10 +145,12 @@ def test_a_tower_that_cannot_goes_back_for_each(
     views, (term,) = views_for(task), TargetLoss().objective(task).terms
     context = task.context.expand(len(views), -1, -1)
     batched.clear()
-    many = initial_gradient(task, term, views, context)
+    gradients = initial_gradient(task, term, views, context)
     assert True not in batched
-    own = one_by_one(task, term, views, context)
-    torch.testing.assert_close(many, own, rtol=0, atol=1e-5 * float(own.abs().max()))
+    expected = one_by_one(task, term, views, context)
+    torch.testing.assert_close(
+        gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
+    )
 
 
 @pytest.mark.parametrize("images", [1, 3])
@@ -154,11 +158,11 @@ def test_a_tower_that_goes_back_once_goes_forward_again(images: int) -> None:
     task = task_with(Forgetful)
     views, (term,) = views_for(task, images), TargetLoss().objective(task).terms
     context = task.context.expand(len(views), -1, -1)
-    own = one_by_one(task, term, views, context)
+    expected = one_by_one(task, term, views, context)
     for _ in range(2):
-        many = initial_gradient(task, term, views, context)
+        gradients = initial_gradient(task, term, views, context)
         torch.testing.assert_close(
-            many, own, rtol=0, atol=1e-5 * float(own.abs().max())
+            gradients, expected, rtol=0, atol=1e-5 * float(expected.abs().max())
         )
 
 
@@ -187,3 +191,37 @@ def test_predictions_from_features() -> None:
     features = clf.encode(pictures)
     assert clf._predict_encoded(features) == clf.predict(pictures)
     assert clf._predict_encoded(features[:0]) == clf.predict([]) == []
+
+
+def test_what_is_saved_is_counted_once_and_weights_are_not() -> None:
+    leaf, layer = torch.ones(5, 100, requires_grad=True), nn.Linear(100, 100)
+    assert graph_bytes(leaf, ()) == graph_bytes(leaf + 1, ()) == 0
+    assert graph_bytes(leaf.exp(), ()) == 2000  # its result
+    shared = leaf.exp()
+    assert graph_bytes(shared.sin() + shared.cos(), ()) == 2000
+    assert graph_bytes(layer(leaf), layer.parameters()) == 2000
+    assert graph_bytes(layer(leaf), ()) == 42_000
+
+
+def test_functions_of_ones_own_are_counted() -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            ctx.save_for_backward(torch.zeros(7))  # type: ignore[attr-defined]
+            return 2 * x
+
+    assert graph_bytes(Double.apply(torch.ones(1, requires_grad=True)), ()) == 28
+
+
+def test_a_graph_that_is_too_large_is_not_kept() -> None:
+    backend = TransformersBackend(*families.seeded(families.clip))
+    roomy = make_task(backend)
+    cache = Cache(20_000)
+    narrow = Task(backend, roomy.targets, roomy.sensitive, roomy.templates, cache=cache)
+    (term,) = TargetLoss().objective(roomy).terms
+    views = torch.nn.functional.normalize(torch.randn(2, 3, 16), dim=-1)
+    context = roomy.context.expand(2, -1, -1)
+    expected = initial_gradient(roomy, term, views, context)
+    for _ in range(2):
+        assert torch.equal(initial_gradient(narrow, term, views, context), expected)
+    assert cache.bytes <= cache.limit < roomy.cache.bytes

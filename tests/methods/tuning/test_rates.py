@@ -25,10 +25,10 @@ def linear(slope: Tensor) -> Any:
 
 
 def notes(stepper: Any) -> list[tuple[str, ...]]:
-    """What is told of each image."""
-    told = {text: flag.tolist() for text, flag in stepper.flags.items()}
+    """What is reported of each image."""
+    reported = {text: flag.tolist() for text, flag in stepper.flags.items()}
     return [
-        tuple(text for text, flag in told.items() if flag[i])
+        tuple(text for text, flag in reported.items() if flag[i])
         for i in range(len(CONTEXT))
     ]
 
@@ -67,13 +67,13 @@ def test_elra_on_a_curved_loss_equals_the_difference() -> None:
 
 def test_the_scale_of_the_objective_does_not_matter() -> None:
     g = torch.randn(2, 2, 2)
-    one = ELRA().start(CONTEXT, g, g, linear(g)).step(g)
-    many = ELRA().start(CONTEXT, 1e6 * g, g, linear(g)).step(1e6 * g)
-    torch.testing.assert_close(one, many)
+    unscaled = ELRA().start(CONTEXT, g, g, linear(g)).step(g)
+    scaled = ELRA().start(CONTEXT, 1e6 * g, g, linear(g)).step(1e6 * g)
+    torch.testing.assert_close(unscaled, scaled)
 
 
 BOUNDED_AT_2 = STEP_BOUNDED.format(radius=2)
-DEGENERATE = [  # the gradient's numbers, those of the target's, and what is told without a bound
+DEGENERATE = [  # the gradient's numbers, those of the target's, and the warning without a bound
     (0.0, 1.0, ZERO_GRADIENT),
     (1.0, 0.0, STEP_NOT_FINITE),
     (1.0, 1e-12, STEP_LONG),
@@ -92,24 +92,31 @@ def beside_an_ordinary_image(gradient: float, target: float) -> tuple[Tensor, Te
     return g, torch.stack([torch.full((2, 2), target), ordinary])
 
 
+@pytest.mark.parametrize("bound", [2.0, math.inf])
 @pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
-def test_degenerate_steps_are_noted(gradient: float, target: float, note: str) -> None:
-    """What has no finite step stays where it is; what is long is only reported."""
+def test_degenerate_steps(
+    gradient: float, target: float, note: str, bound: float
+) -> None:
+    """No finite step, no step; a long one is reported, and shortened if there is a bound."""
     g, slope = beside_an_ordinary_image(gradient, target)
-    stepper = ELRA().start(CONTEXT, g, slope, linear(slope))
+    policy = ELRA(max_relative_step=bound)
+    stepper = policy.start(CONTEXT, g, slope, linear(slope))
+    # A step without bound is as long as beta / |g|; 5 is the norm of the context.
+    expected = 0.0
+    has_target = math.isfinite(gradient) and math.isfinite(target) and gradient > 0
+    if bound == 2 and has_target:
+        note = BOUNDED_AT_2
+        expected = 2 * 5
+    elif note == STEP_LONG:
+        expected = 0.01 / (2 * target)
     for _ in range(3):
         before = stepper.context  # type: ignore[attr-defined]
         after = stepper.step(g)
         assert notes(stepper) == [(note,), ()]
         assert after.isfinite().all()
-        length = (after - before).double().flatten(1).norm(dim=1)
-        assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)  # beta / |g|
-        if note == STEP_LONG:
-            assert float(length[0]) == pytest.approx(0.01 / (2 * target), rel=1e-4)
-            assert float(stepper.rate[0]) > 0
-        else:
-            assert torch.equal(after[0], CONTEXT[0])
-            assert float(stepper.rate[0]) == 0
+        lengths = (after - before).double().flatten(1).norm(dim=1).tolist()
+        assert lengths == pytest.approx([expected, 0.01 / 0.2], rel=1e-4)
+        assert (float(stepper.rate[0]) > 0) == (expected > 0)
 
 
 def test_a_step_that_the_context_cannot_hold_is_not_finite() -> None:
@@ -120,42 +127,29 @@ def test_a_step_that_the_context_cannot_hold_is_not_finite() -> None:
     assert notes(stepper) == [(STEP_NOT_FINITE,), (STEP_LONG,)]
 
 
-@pytest.mark.parametrize(("gradient", "target", "note"), DEGENERATE)
-def test_a_bound_makes_long_steps_shorter(
-    gradient: float, target: float, note: str
-) -> None:
-    g, slope = beside_an_ordinary_image(gradient, target)
-    stepper = ELRA(max_relative_step=2).start(CONTEXT, g, slope, linear(slope))
-    is_bounded = math.isfinite(gradient) and math.isfinite(target) and gradient > 0
-    for _ in range(3):
-        before = stepper.context  # type: ignore[attr-defined]
-        after = stepper.step(g)
-        assert notes(stepper) == [(BOUNDED_AT_2 if is_bounded else note,), ()]
-        length = (after - before).flatten(1).norm(dim=1)
-        assert float(length[0]) == pytest.approx(2 * 5 if is_bounded else 0, rel=1e-5)
-        assert float(length[1]) == pytest.approx(0.01 / 0.2, rel=1e-4)
-
-
 @given(
     relative=st.floats(1e-3, 1e6),
     bound=st.sampled_from([0.5, 2.0, 5.0, math.inf]),
     growth=st.floats(1e-3, 1e6),
 )
 def test_two_steps_of_any_length(relative: float, bound: float, growth: float) -> None:
-    """Each is as long as the rule says, or as the bound; long ones are told."""
+    """Each is as long as the rule says, or as the bound; long ones are reported."""
     lengths = relative, min(relative, bound) * growth
     assume(all(abs(x / limit - 1) > 1e-3 for x in lengths for limit in (2.0, bound)))
     g = torch.full((2, 2, 2), 0.1, dtype=torch.float64)  # a slope of 0.2
     context = CONTEXT.double()  # of norm 5
     stepper = ELRA(0.2 * 5 * relative, 0.01, bound).start(context, g, g, linear(g))
-    told = set()
-    for slope, wanted in ((g, relative), (growth * g, min(relative, bound) * growth)):
+    reported = set()
+    for slope, unbounded in (
+        (g, relative),
+        (growth * g, min(relative, bound) * growth),
+    ):
         before = stepper.context  # type: ignore[attr-defined]
         length = (stepper.step(slope) - before).flatten(1).norm(dim=1) / 5
-        assert length.tolist() == pytest.approx([min(wanted, bound)] * 2, rel=1e-6)
-        told |= {STEP_BOUNDED.format(radius=bound)} if wanted > bound else set()
-        told |= {STEP_LONG} if min(wanted, bound) > 2 else set()
-        assert [set(some) for some in notes(stepper)] == [told] * 2
+        assert length.tolist() == pytest.approx([min(unbounded, bound)] * 2, rel=1e-6)
+        reported |= {STEP_BOUNDED.format(radius=bound)} if unbounded > bound else set()
+        reported |= {STEP_LONG} if min(unbounded, bound) > 2 else set()
+        assert [set(sentences) for sentences in notes(stepper)] == [reported] * 2
 
 
 @pytest.mark.parametrize("slope", [math.nan, math.inf, 3e38])
@@ -165,23 +159,23 @@ def test_a_later_step_that_is_not_finite_leaves_the_start(
 ) -> None:
     g = torch.full((2, 2, 2), 1e-3)
     stepper = ELRA(max_relative_step=bound).start(CONTEXT, g, g, linear(g))
-    once = stepper.step(g)
-    assert not torch.equal(once[0], CONTEXT[0])
+    after_one_step = stepper.step(g)
+    assert not torch.equal(after_one_step[0], CONTEXT[0])
     steep = g.clone()
     steep[0] = slope
     is_bounded = bound == 2 and math.isfinite(slope)
     for number in (2, 3):
         moved = stepper.step(steep)
-        told, ordinary = notes(stepper)
+        reported, ordinary = notes(stepper)
         assert ordinary == ()
         assert float(stepper.rate[1]) > 0
         torch.testing.assert_close(
-            moved[1] - CONTEXT[1], number * (once[1] - CONTEXT[1])
+            moved[1] - CONTEXT[1], number * (after_one_step[1] - CONTEXT[1])
         )
         if is_bounded:
-            assert told == (BOUNDED_AT_2,)
+            assert reported == (BOUNDED_AT_2,)
         else:
-            assert told == (STEP_NOT_FINITE,)
+            assert reported == (STEP_NOT_FINITE,)
             assert torch.equal(moved[0], CONTEXT[0])
             assert float(stepper.rate[0]) == 0
 
@@ -219,10 +213,10 @@ def test_fixed_rate_is_the_optimizer_on_each_image(optimizer: Any) -> None:
         together = stepper.step(g.clone())
     for image in range(2):
         parameter = CONTEXT[image].clone().requires_grad_()
-        alone = optimizer([parameter], lr=0.1)
+        single = optimizer([parameter], lr=0.1)
         for g in gradients:
             parameter.grad = g[image].clone()
-            alone.step()
+            single.step()
         torch.testing.assert_close(together[image], parameter.detach())
     assert stepper.rate.tolist() == pytest.approx([0.1, 0.1])
     assert torch.equal(

@@ -101,6 +101,8 @@ def audit_command(
         parse_option(
             "--fail-if / --fail-on", read_thresholds, fail_if, fail_on, methods
         )
+
+        # Harmful classes are targets too, so that the model can predict them
         harmful_sets = parse_option("--harmful", parse_harmful_sets, harmful)
         targets = dict(parsed.targets)
         for classes in harmful_sets.values():
@@ -115,6 +117,7 @@ def audit_command(
         )
         log_prompts(classifier)
         with progress_bars(run.progress) as bars:
+            # The number of rows is also that of the message after Ctrl-C
             update_rows = bars("rows")
 
             def count(finished: int, total: int) -> None:

@@ -137,6 +137,7 @@ def _warnings_as_notes() -> Iterator[None]:
             *line: Any,
             **options: Any,
         ) -> None:
+            # Warnings of ours may be of a built-in class, and may point at the caller
             is_our_class = category.__module__.startswith("fair_tta.")
             if is_our_class or _PACKAGE_FOLDER in filename:
                 log(f"Note: {message}")

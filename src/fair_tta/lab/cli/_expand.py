@@ -22,6 +22,8 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter)
             continue
         assert isinstance(group, type)
+
+        # Each field becomes a parameter of the command, in place of the dataclass
         groups[parameter.name] = group
         types = get_type_hints(group, include_extras=True)
         for option in fields(group):
@@ -35,6 +37,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_groups(**values: Any) -> None:
+        # The command itself receives its dataclasses
         for name, group in groups.items():
             options = {option.name: values.pop(option.name) for option in fields(group)}
             values[name] = group(**options)

@@ -137,6 +137,7 @@ def check_methods(
     """
     from fair_tta.lab.runs._reference import check_fittable
 
+    # Stored features have one view and no pixels
     if features is not None:
         for name, method in methods.items():
             if method.needs.views or method.needs.pixels:
@@ -145,6 +146,7 @@ def check_methods(
                     "choose a method such as association-correction or logit-balance.",
                     param_hint=option,
                 )
+    # Methods are fitted on the reference, or cross-fitted on the images
     if reference is not None or in_folds:
         hint = option if reference is None else "--reference"
         parse_option(hint, check_fittable, methods, reference is not None, has_labels)
@@ -213,6 +215,7 @@ def make_classifier(
             scale = _CLIP_SCALE if scale_of_file is None else scale_of_file
         model = TextTable(table, scale)
 
+    # Without images there is nothing to decode or to encode, so batches may be large
     batch_size = encoder.batch_size
     n_views = views or DEFAULT_VIEWS
     if stored is not None:

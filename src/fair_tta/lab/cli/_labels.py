@@ -148,6 +148,7 @@ def print_and_exit(result: FolderAudit) -> None:
     document = result.audit.document
     for sentence in threshold_sentences(document):
         log(sentence)
+    # A failed threshold matters more than rows that were left out
     if any(threshold.outcome == "failed" for threshold in document.thresholds):
         raise typer.Exit(EXIT_THRESHOLD_FAILED)
     if result.problems.lost or any(run.no_class for run in document.runs):

@@ -91,6 +91,7 @@ def mitigate_command(
         from fair_tta.lab.runs._local import Local
         from fair_tta.methods._reference import Reference
 
+        # An earlier method may be replaced, but not a file of another program
         file = out / ADAPTER_FILE
         if file.exists() and not Reference._is_in(file):
             raise FairTTAError(
@@ -98,6 +99,8 @@ def mitigate_command(
             )
         classifier = make_classifier(parsed, encoder, seed=encoder.seed)
         log_prompts(classifier)
+
+        # The choice is part of the report, which is written at the end of the run
         code = _code_to_use(file, encoder, classifier)
 
         def conclude(document: AuditDocument) -> Mapping[str, Any]:
@@ -131,7 +134,8 @@ def mitigate_command(
             concluded["reason"],
         )
         if mitigation.adapter is None:
-            file.unlink(missing_ok=True)  # of an earlier run
+            # The method of an earlier run would look like the result of this one
+            file.unlink(missing_ok=True)
         else:
             mitigation.classifier.save(file)
         print_audit(result)

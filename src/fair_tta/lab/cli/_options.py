@@ -40,6 +40,8 @@ MINIATURE = "miniature"
 
 DEFAULT_VIEWS = 64  # as in the paper
 
+# Prompts
+
 TargetNames = Annotated[
     list[str],
     typer.Option(
@@ -124,6 +126,9 @@ def _lines_of_file(path: str) -> list[str]:
         reason = getattr(error, "strerror", error)
         raise PromptError(f"{path!r} could not be read: {reason}.") from None
     return [line for line in lines if line.strip()]
+
+
+# Models, and features that replace images or models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,6 +302,9 @@ class ViewEncoderOptions(ImageEncoderOptions):
             reject_options("with --features, which has one view", views=self.views)
 
 
+# Images
+
+
 @dataclass(frozen=True, kw_only=True)
 class SampleOptions:
     """Options that choose some of the images."""
@@ -374,6 +382,8 @@ class ReferenceOptions:
             )
 
 
+# Runs
+
 ShowProgress = Annotated[
     bool | None,
     typer.Option(
@@ -425,6 +435,9 @@ class ReportRunOptions(RunOptions):
         super().require_out(out)
         if out is None:
             reject_options("without --out", embed_images=self.embed_images)
+
+
+# Labels
 
 
 def _label_file(default: str) -> Any:
@@ -522,6 +535,9 @@ class MitigationLabelOptions(LabelOptions):
     """Options for labels, where the command explains why sensitive columns are needed."""
 
     sensitive_column: SensitiveColumns = field(default_factory=list)
+
+
+# Thresholds
 
 
 def _fail_on(default: str) -> Any:

@@ -70,6 +70,7 @@ def app_command(
 
         def ready(url: str) -> None:
             log(f"{url}  (Ctrl-C stops the app and deletes uploaded files)")
+            # Without a connection to its servers Gradio returns the local address
             if share and "127.0.0.1" in url:
                 log("No public link could be made: the app runs on this machine only.")
             elif share:
@@ -150,6 +151,7 @@ def demo_command(
             )
             return list(episodes)
 
+        # Methods with 64 views take much longer, so they get fewer images of one task
         with demo.one_thread():
             episodes = run_methods(
                 TASKS.values(), demo.ONE_VIEW_METHODS, one_view, "images"
@@ -157,6 +159,8 @@ def demo_command(
             view_episodes = run_methods(
                 [BIRDS], demo.VIEW_METHODS, pictures, "images with 64 views"
             )
+
+        # The page begins with the methods that use one view
         audits = demo.audits_by_task(episodes)
         view_audits = demo.audits_by_task(view_episodes)
         table = demo.demo_table([*audits.items(), *view_audits.items()])
@@ -221,6 +225,7 @@ def fit_command(
         methods = {adapter: method}
         parse_option("--adapter", check_fittable, methods)
 
+        # The classifier is zero-shot until the method is fitted
         classifier = make_classifier(prompts.parse(), encoder, adapter=method)
         reference = images if encoder.stored is None else encoder.stored
         assert reference is not None  # `require_one_source` has seen to that
@@ -270,6 +275,7 @@ def report_command(
             raise FairTTAError(
                 f"{str(audit)!r} was not written by an audit: {error}"
             ) from None
+        # The audit itself is kept, even if it is called audit.html
         path = audit.with_suffix(".html") if out is None else out
         if path.resolve() == audit.resolve():
             raise FairTTAError(

@@ -81,6 +81,8 @@ def print_csv_rows(
         write_csv_row(text, [*header, "certified unchanged", "warnings", "error"])
     for path, result in results:
         if isinstance(result, str):
+            # Only the path and the error; between them label, zero-shot label, targets,
+            # attributes, certificate and warnings are empty
             n_empty = len(targets) + len(attributes) + 4
             write_csv_row(text, [path, *[""] * n_empty, result])
             continue
@@ -121,6 +123,7 @@ def print_table_rows(
         columns.append(
             Column(Text(title), width=width, justify="right", overflow="fold")
         )
+    # Widths are fixed, except that of paths, so that the tables of all batches line up
     columns.append(Column("", width=len("changed")))
     table = Table(
         *columns,

@@ -1,14 +1,15 @@
-"""Certificates hold for our own corrections: what moved less than its margin has not flipped."""
+"""Predictions: certificates that hold, and many tensors fetched in one copy."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fits import fit_on_features
 from hypothesis import given, settings
-from internals import to_predictions
+from internals import fetch_to_cpu, to_predictions
 from random_task import Drawn, EncodedClassifier, drawn
 
 from fair_tta import AssociationCorrection, LogitBalance, Prediction, ZeroShot
@@ -79,6 +80,25 @@ def test_both_kinds_of_answer_occur() -> None:
         for n in (3, 2, 200)
     )
     case = Drawn(target, {"s": values}, features.unsqueeze(1))
-    found = of_adapter(AssociationCorrection(strength=3), case)
-    assert any(p.flipped for p in found)
-    assert any(p.certified_unchanged for p in found)
+    predictions = of_adapter(AssociationCorrection(strength=3), case)
+    assert any(p.flipped for p in predictions)
+    assert any(p.certified_unchanged for p in predictions)
+
+
+def test_tensors_are_fetched_unchanged() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        "single": torch.randn(4, 3, generator=generator),
+        "half": torch.randn(4, 2, generator=generator).bfloat16(),
+        "double": torch.randn(4, generator=generator, dtype=torch.float64),
+        "truth": torch.tensor([True, False, True, True]),
+        "tracked": torch.randn(4, 1, generator=generator).requires_grad_(),
+    }
+    fetched = fetch_to_cpu(tensors)
+    assert list(fetched) == list(tensors)
+    for name, tensor in tensors.items():
+        assert fetched[name].dtype == torch.float64
+        assert fetched[name].shape == (4, tensor.numel() // 4)
+        expected = tensor.detach().double().numpy().reshape(4, -1)
+        np.testing.assert_array_equal(fetched[name].numpy(), expected)
+    assert fetch_to_cpu({}) == {}

@@ -48,12 +48,12 @@ def test_the_papers_prompts(pair: str) -> None:
     template, targets, sensitive = PAIRS[pair]
     y, s = parse_names("targets", targets), parse_names("sensitive", sensitive)
     templates = Templates.from_sentence(template)
-    target, alone, joint = PAPER[template]
+    target, sensitive_sentence, joint = PAPER[template]
     assert [p.text for p in templates._target_prompts(y)] == [
         target.replace("{target}", name) for name in targets
     ]
     assert [p.text for p in templates._sensitive_prompts(s)] == [
-        alone.replace("{sensitive}", name) for name in sensitive
+        sensitive_sentence.replace("{sensitive}", name) for name in sensitive
     ]
     assert [p.text for p in templates._joint_prompts(y, s)] == [
         joint.replace("{target}", a).replace("{sensitive}", b)
@@ -101,9 +101,9 @@ def test_strings_of_other_kinds_become_plain_ones() -> None:
         list(Animal),
         {Animal.CAT: "cat", "dog": Animal.DOG},
     ):
-        found = parse_names("targets", names)
-        assert found == {"cat": "cat", "dog": "dog"}
-        assert {type(text) for pair in found.items() for text in pair} == {str}
+        parsed = parse_names("targets", names)
+        assert parsed == {"cat": "cat", "dog": "dog"}
+        assert {type(text) for pair in parsed.items() for text in pair} == {str}
 
 
 def test_keys_of_a_dict_are_in_order() -> None:
@@ -113,9 +113,9 @@ def test_keys_of_a_dict_are_in_order() -> None:
 
 def test_sensitive_attributes() -> None:
     assert parse_sensitive(None) == {}
-    one = {"sensitive": {"on water": "on water", "on land": "on land"}}
-    assert parse_sensitive(["on water", "on land"]) == one
-    assert parse_sensitive({"on water": "on water", "on land": "on land"}) == one
+    expected = {"sensitive": {"on water": "on water", "on land": "on land"}}
+    assert parse_sensitive(["on water", "on land"]) == expected
+    assert parse_sensitive({"on water": "on water", "on land": "on land"}) == expected
     assert parse_sensitive(
         {"sex": ["male", "female"], "age": {"y": "young", "o": "old"}}
     ) == {

@@ -112,17 +112,17 @@ def test_the_example_of_the_page(folder: Path) -> None:
 )
 @pytest.mark.usefixtures("folder")
 def test_what_can_be_written(text: str, expected: str) -> None:
-    made: Any = parse_adapter(text)
-    said = [type(made).__name__]
-    if said == ["Rich"]:
-        said += [str(made.number), str(made.steps), made.mode]
-    assert " ".join(said) == expected
+    method: Any = parse_adapter(text)
+    description = [type(method).__name__]
+    if description == ["Rich"]:
+        description += [str(method.number), str(method.steps), method.mode]
+    assert " ".join(description) == expected
     assert parse_adapter(text, Path("elsewhere") / "..") is not None
 
 
 def test_lists_and_names(folder: Path) -> None:
     path = folder / "own" / "more.py"
-    made = parse_adapters(
+    methods = parse_adapters(
         [f"zero-shot,{path}:Rich:steps=2,number=1,tpt+orthcali", f"{path}:tuned"]
     )
     names = [
@@ -131,9 +131,9 @@ def test_lists_and_names(folder: Path) -> None:
         "tpt+orthcali",
         "more.py:tuned",
     ]
-    assert list(made) == names
-    assert made["more.py:tuned"] == TPT(rho=0.3)
-    assert made["tpt+orthcali"] == Chained(TPT(), OrthCali())
+    assert list(methods) == names
+    assert methods["more.py:tuned"] == TPT(rho=0.3)
+    assert methods["tpt+orthcali"] == Chained(TPT(), OrthCali())
     with pytest.raises(FairTTAError, match=r"\['more.py:plain'\] came twice"):
         parse_adapters(["own/more.py:plain", f"{path}:plain"])
 
@@ -150,10 +150,10 @@ def test_settings_have_the_content_of_the_file(folder: Path) -> None:
     path = folder / "own" / "more.py"
 
     def settings(name: str) -> dict[str, Any]:
-        found = describe_adapter(parse_adapter(f"{path}:{name}"))
-        assert folder.name not in str(found)
-        assert bytes(folder).hex() not in str(found)
-        return found
+        described = describe_adapter(parse_adapter(f"{path}:{name}"))
+        assert folder.name not in str(described)
+        assert bytes(folder).hex() not in str(described)
+        return described
 
     names = ("Plain", "plain", "other", "Rich", "mo", "tuned")
     before = {name: settings(name) for name in names}

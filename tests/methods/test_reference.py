@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceW
 PICTURES = [picture(i) for i in range(8)]
 
 
-def classifier(dtype: torch.dtype = torch.float32, **more: Any) -> FairTPTClassifier:
+def classifier(dtype: torch.dtype = torch.float32, **changes: Any) -> FairTPTClassifier:
     model, images, tokenizer = families.seeded(families.clip)
     settings: dict[str, Any] = {
         "targets": ["cat", "dog"],
@@ -28,7 +28,7 @@ def classifier(dtype: torch.dtype = torch.float32, **more: Any) -> FairTPTClassi
         "adapter": ZeroShot(),
     }
     backend = TransformersBackend(model.to(dtype), images, tokenizer)
-    return FairTPTClassifier(backend, **(settings | more))
+    return FairTPTClassifier(backend, **(settings | changes))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("changes", "message"),
     [
         (
             {"targets": ["cat", "bird"]},
@@ -61,12 +61,12 @@ def test_precision_does_not_matter(balance: LogitBalance, dtype: torch.dtype) ->
     ],
 )
 def test_other_prompts_are_refused(
-    balance: LogitBalance, more: Any, message: str
+    balance: LogitBalance, changes: Any, message: str
 ) -> None:
     with pytest.raises(
         FairTTAError, match=f"this LogitBalance was fitted with {message}"
     ):
-        classifier(adapter=balance, **more)
+        classifier(adapter=balance, **changes)
 
 
 @pytest.mark.parametrize("tower", ["text_model", "vision_model"])

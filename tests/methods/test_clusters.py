@@ -25,11 +25,11 @@ def test_is_as_good_as_scikit_learns(clusters: int) -> None:
 def test_finds_what_is_far_apart_and_is_the_same_each_time() -> None:
     centres = 10 * torch.eye(3, dtype=torch.float64)
     points = (centres.repeat(20, 1) + 0.1 * random_units(0, 60, 3))[torch.randperm(60)]
-    found = k_means(points, 3)
-    assert torch.equal(found, k_means(points, 3))
-    near = nearest_centre(centres, found)
-    assert sorted(near.tolist()) == [0, 1, 2]
-    torch.testing.assert_close(found[near], centres, rtol=0, atol=0.2)
+    clustered = k_means(points, 3)
+    assert torch.equal(clustered, k_means(points, 3))
+    nearest = nearest_centre(centres, clustered)
+    assert sorted(nearest.tolist()) == [0, 1, 2]
+    torch.testing.assert_close(clustered[nearest], centres, rtol=0, atol=0.2)
 
 
 def test_points_that_are_all_the_same() -> None:
@@ -41,5 +41,5 @@ def test_points_that_are_all_the_same() -> None:
 
 def test_as_many_clusters_as_points() -> None:
     points = random_units(0, 5, 4)
-    found = k_means(points, 5)
-    assert sorted(nearest_centre(points, found).tolist()) == [0, 1, 2, 3, 4]
+    centres = k_means(points, 5)
+    assert sorted(nearest_centre(points, centres).tolist()) == [0, 1, 2, 3, 4]
