@@ -54,10 +54,9 @@ def write_json_lines(path: Path, rows: list[list[Any]]) -> None:
     header, *body = rows
     lines = []
     for row in body:
-        cells = dict(zip(header, row, strict=True))
-        if row is body[-1]:
-            cells = {name: cell for name, cell in cells.items() if cell is not None}
-        lines.append(json.dumps(cells))
+        cells = zip(header, row, strict=True)
+        present = {name: cell for name, cell in cells if cell is not None}
+        lines.append(json.dumps(present))
     path.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
 
 

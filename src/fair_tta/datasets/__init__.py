@@ -31,7 +31,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Features need PyTorch: whoever reads labels does not wait for it."""
+        """Import what needs PyTorch on first use: reading labels does not."""
         if name != "read_text_features":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from fair_tta.datasets._feature_files import read_text_features

@@ -31,6 +31,7 @@ def write_labels_of_folders(
         raise DatasetError(
             f"`images` should be a folder (got {str(root)!r}).", argument="images"
         )
+    # Sort the images into rows of the file and problems
     rows = []
     problems = []
     for entry in find_image_files(str(root)):

@@ -88,7 +88,7 @@ def find_images(
 
 
 def file_of(path: Path) -> str:
-    """Return one text for one file, however its path is spelt; links to folders are followed."""
+    """Return the same text for all paths of one file; links to folders are followed."""
     folder, name = os.path.split(path)
     real_path = os.path.join(real_folder(os.path.join(os.getcwd(), folder)), name)
     if sys.platform == "darwin":  # whose disks ignore how accents are composed

@@ -305,6 +305,7 @@ def choose_sample(
     group. Items without a group are passed on and not counted. None means all.
     """
     check_limit_and_sample(limit, sample)
+    # `islice` takes no larger number
     limited = items if limit is None else islice(items, min(limit, sys.maxsize))
     if sample is None:
         return limited
@@ -366,5 +367,6 @@ def _proportional_counts(
 
 def seeded_order(seed: int, key: str) -> int:
     """Return a digest of both, by which items are drawn: the smallest first."""
+    # Names of files may hold bytes that are not Unicode, which become surrogates
     text = f"{seed}\0{key}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big")

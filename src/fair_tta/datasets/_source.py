@@ -125,10 +125,14 @@ def record_of_task(
     """Return the record of an image, or a problem if the task does not have one of its values."""
     if not key:
         return Problem(ProblemKind.MISSING_VALUE, "the name of an image")
-    for attribute, labels in {task.target: task.targets, **task.sensitive}.items():
+    # Values that the task does not name include those that the file should not have
+    if values[task.target] not in task.targets:
+        return value_problem(key, task.target, values[task.target])
+    sensitive = {}
+    for attribute, labels in task.sensitive.items():
+        sensitive[attribute] = values[attribute]
         if values[attribute] not in labels:
             return value_problem(key, attribute, values[attribute])
-    sensitive = {attribute: values[attribute] for attribute in task.sensitive}
     return Record(path, values[task.target], sensitive, key)
 
 

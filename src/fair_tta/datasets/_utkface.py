@@ -71,7 +71,7 @@ def _list_images(root: Path) -> list[Path | UnlistedFolder]:
             closed_folders.append(entry)
             continue
         path = Path(entry)
-        # macOS writes a file "._name" of its own beside files in archives.
+        # macOS adds a file "._name" beside each file of an archive
         if entry.lower().endswith(_IMAGE_ENDINGS) and not path.name.startswith("._"):
             images.append(path)
     # Of an image that lies in several folders the first is kept, which should be aligned.
@@ -84,6 +84,7 @@ def _record_of_name(
 ) -> Record | Problem:
     if isinstance(path, UnlistedFolder):
         return Problem(ProblemKind.CLOSED_FOLDER, f"{path.path} ({path.reason})")
+    # The whole name has to fit: faces without an attribute have three parts
     match = _NAME.fullmatch(path.name)
     if match is None or int(match["age"]) > _OLDEST:
         return Problem(ProblemKind.MALFORMED_NAME, path.name)

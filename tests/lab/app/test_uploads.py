@@ -206,9 +206,7 @@ def test_uploads_of_the_same_name_are_not_told_apart(tmp_path: Path) -> None:
 
 def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
     text = "photo,class,place\nno name of an image,cat,home\n"
-    with pytest.raises(
-        DatasetError, match=re.escape("has no column of paths that is known")
-    ):
+    with pytest.raises(DatasetError, match=re.escape("looks like a column of paths")):
         read(tmp_path, text, ("1.png",))
     (tmp_path / "again").mkdir()
     text = text.replace("no name of an image", "1.png")
