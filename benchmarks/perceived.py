@@ -24,7 +24,7 @@ from fair_tta.metrics._perceived import pseudo_equalized_odds_difference
 from fair_tta.metrics._types import Floats
 from fair_tta.miniature._world import TASKS
 
-TRIED: dict[str, Adapter] = {**DEMO_METHODS, "OrthCali 0": OrthCali(lam=0)}
+TRIED: dict[str, Adapter] = {**DEMO_METHODS, "orthcali:lam=0": OrthCali(lam=0)}
 
 
 def true_and_pseudo(episodes: list[Episode], attribute: str) -> tuple[float, float]:
@@ -78,13 +78,13 @@ def main() -> None:
     changes: dict[str, list[tuple[float, float]]] = {}
     for task in TASKS.values():
         for attribute in task.sensitive:
-            base = true_and_pseudo(episodes[task.name, "ZeroShot"], attribute)
+            base = true_and_pseudo(episodes[task.name, "zero-shot"], attribute)
             for method in TRIED:
                 figures = true_and_pseudo(episodes[task.name, method], attribute)
                 moved = [
                     figure - first for figure, first in zip(figures, base, strict=True)
                 ]
-                if method != "ZeroShot":
+                if method != "zero-shot":
                     changes.setdefault(attribute, []).append((moved[0], moved[1]))
                 cells = [f"{x:.1f}" for x in figures] + [f"{x:+.1f}" for x in moved]
                 table.add_row(f"{task.name}: {attribute}", method, *cells)

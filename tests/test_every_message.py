@@ -49,7 +49,9 @@ def message_of(case: Case, folder: Path) -> str:
             caught_texts = [f"{w.category.__name__}: {w.message}" for w in caught]
             text = "\n".join([result] if isinstance(result, str) else caught_texts)
     # A new metric should not change the messages that list all of them.
+    compared = [name for name, metric in METRICS.items() if metric.is_compared]
     text = text.replace(str(list(METRICS)), "[METRICS]")
+    text = text.replace(str(compared), "[COMPARED METRICS]")
     text = text.replace(", ".join(METRICS), "METRICS")
     return text.replace(str(folder), "FOLDER")
 

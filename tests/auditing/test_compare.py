@@ -125,7 +125,8 @@ def test_runs_that_agree_everywhere_do_not_look_certain() -> None:
     groups = ["x"] * 80 + ["y"] * 80
     runs = [audit(truth, ["a"] * 160, groups, name=name) for name in ("a", "b")]
     (comparison,) = compare(runs).to_dict()["comparisons"]
-    for name in ("accuracy", "worst_group_accuracy", "bias"):
+    names = ("accuracy", "worst_group_accuracy", "bias", "equalized_odds_difference")
+    for name in names:
         estimate = comparison["differences"][name]
         assert estimate["low"] < 0 == estimate["value"] < estimate["high"]
 

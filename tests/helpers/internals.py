@@ -107,6 +107,7 @@ from fair_tta.images._draw_batch import resampling_weights
 from fair_tta.images._draw import resize
 from fair_tta.images._fetch import _is_public
 from fair_tta.images._fetch import fetch_image
+from fair_tta.images._load import FORMATS
 from fair_tta.images._load import ImageInput
 from fair_tta.images._load import MAX_ENLARGED_PIXELS
 from fair_tta.images._load import LimitedFile

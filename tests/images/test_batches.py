@@ -34,27 +34,27 @@ def load(number: Any) -> Image.Image:
 @BOTH
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 9])
 def test_order_is_kept(batches: Any, count: int) -> None:
-    found = [
+    batch_numbers = [
         [p.width - 1 for p in batch.images] for batch in batches(range(count), load, 4)
     ]
-    assert [number for batch in found for number in batch] == list(range(count))
-    assert all(len(batch) == 4 for batch in found[:-1])
+    assert [number for batch in batch_numbers for number in batch] == list(range(count))
+    assert all(len(batch) == 4 for batch in batch_numbers[:-1])
 
 
 @BOTH
 def test_what_comes_before_an_error_is_not_lost(batches: Any) -> None:
-    *whole, last = batches(range(8, 30), load, 2)
-    assert [len(batch.images) for batch in whole] == [2]
+    *earlier, last = batches(range(8, 30), load, 2)
+    assert [len(batch.images) for batch in earlier] == [2]
     assert [p.width for p in last.images] == [11]
     assert str(last.error) == "image 3: broken"
     assert isinstance(last.error.__cause__, ImageError)
 
 
 def test_no_more_than_one_batch_ahead() -> None:
-    seen: list[int] = []
+    loaded: list[int] = []
 
     def note(number: int) -> Image.Image:
-        seen.append(number)
+        loaded.append(number)
         return Image.new("L", (1, 1))
 
     before = set(threading.enumerate())  # other tests may have left some
@@ -62,7 +62,7 @@ def test_no_more_than_one_batch_ahead() -> None:
     for batches in (1, 2, 3):
         batch = next(stream)
         batch.wait_for_decoding()
-        assert len(seen) == 5 * (batches + 1)
+        assert len(loaded) == 5 * (batches + 1)
     stream.close()  # type: ignore[attr-defined]
     assert not {t for t in threading.enumerate() if "decode" in t.name} - before
 
@@ -101,16 +101,24 @@ def test_large_images_wait_until_there_is_room(
         return image
 
     for batches in (load_batches_ahead, load_batches):
-        found = []
+        widths = []
         for batch in batches(paths, note, 4):
-            found.append([image.width for image in batch.images])
+            widths.append([image.width for image in batch.images])
             batch.wait_for_decoding()
             batch.images.clear()
-        assert [width for some in found for width in some] == [2, 2, 1, 4, 30, 1, 1]
+        assert [width for batch_widths in widths for width in batch_widths] == [
+            2,
+            2,
+            1,
+            4,
+            30,
+            1,
+            1,
+        ]
         if batches is load_batches_ahead:
-            assert found == [[2, 2, 1], [4], [30], [1, 1]]
+            assert widths == [[2, 2, 1], [4], [30], [1, 1]]
             assert most == [300]
-    assert all(sum(some[:-1]) < 5 for some in found), (
+    assert all(sum(batch_widths[:-1]) < 5 for batch_widths in widths), (
         "in turn a batch ends with what is too much"
     )
 
@@ -124,8 +132,8 @@ def test_images_that_are_needed_first_do_not_wait_for_others(
         later = deque(decoder.submit(paths[:1], load_image))
         first = deque(decoder.submit(paths[1:], load_image))
         for upcoming, widths in ((first, [20]), (first, [4]), (later, [30])):
-            with decoder.take_batch(upcoming) as some:
-                assert [one.result().width for one in some] == widths
+            with decoder.take_batch(upcoming) as decodings:
+                assert [decoding.result().width for decoding in decodings] == widths
 
 
 def test_large_images_have_the_answers_of_small_batches(
@@ -199,13 +207,13 @@ def test_filters_of_the_caller_do_not_change_what_is_read(
         Image.open(tmp_path / "a.jpg") as image,
     ):
         image.getexif()
-    alone = load_image(tmp_path / "a.jpg")
-    assert alone.size == (40, 52)
+    expected = load_image(tmp_path / "a.jpg")
+    assert expected.size == (40, 52)
     with warnings.catch_warnings():
         warnings.simplefilter(action)
-        found = [
-            p
-            for b in load_batches_ahead([tmp_path / "a.jpg"] * 3, load_image, 2)
-            for p in b.images
+        loaded = [
+            image
+            for batch in load_batches_ahead([tmp_path / "a.jpg"] * 3, load_image, 2)
+            for image in batch.images
         ]
-    assert found == [alone] * 3
+    assert loaded == [expected] * 3

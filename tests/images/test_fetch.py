@@ -42,17 +42,17 @@ def test_several_addresses_of_a_name_share_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
-    waiting = [socket.socket() for _ in range(4)]  # so that further ones hang
-    for one in waiting:
-        one.setblocking(False)
-        one.connect_ex(full.getsockname())
-    places = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())] * 6
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+    connections = [socket.socket() for _ in range(4)]  # so that further ones hang
+    for connection in connections:
+        connection.setblocking(False)
+        connection.connect_ex(full.getsockname())
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())] * 6
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
     start = time.monotonic()
     with pytest.raises(ImageError, match="it takes longer than `timeout`"):
         fetch_image("http://many.example/", 0.5, private=True)
-    for one in (full, *waiting):
-        one.close()
+    for connection in (full, *connections):
+        connection.close()
     assert time.monotonic() - start < 1.5
 
 

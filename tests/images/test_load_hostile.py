@@ -19,7 +19,13 @@ import torch
 import transformers
 from checks import picture
 from cli_fixtures import call, write_labels
-from internals import MAX_ENLARGED_PIXELS, LimitedFile, check_enlarged, load_image
+from internals import (
+    FORMATS,
+    MAX_ENLARGED_PIXELS,
+    LimitedFile,
+    check_enlarged,
+    load_image,
+)
 from PIL import Image
 
 from fair_tta.errors import ImageError
@@ -101,11 +107,12 @@ def test_the_bound_is_on_what_preprocessing_makes() -> None:
         check_enlarged(Image.new("RGB", (longest + 1, 1)), 224, "a")
 
 
-def tiled(width: int, kind: int = 4) -> bytes:
+def tiled(width: int, type_number: int = 4) -> bytes:
     """A TIFF file of 10 x 10 pixels in one tile that is said to be larger."""
     data = zlib.compress(bytes(100))
     tags = [(256, 4, 10), (257, 4, 10), (258, 3, 8), (259, 3, 8), (262, 3, 1), (277, 3, 1),
-            (322, kind, width), (323, 4, 65_520), (324, 4, 134), (325, 4, len(data))]  # fmt: skip
+            (322, type_number, width), (323, 4, 65_520), (324, 4, 134),
+            (325, 4, len(data))]  # fmt: skip
     head = b"II*\0" + struct.pack("<IH", 8, len(tags))
     return (
         head
@@ -119,12 +126,12 @@ def test_tiles_larger_than_the_picture_count() -> None:
     with pytest.raises(ImageError, match="65520 x 65520 pixels exceed the limit of"):
         load_image(tiled(65_520))
     with pytest.raises(ImageError, match="cannot read"):
-        load_image(tiled(65_520, kind=2))  # a text: 65520 times it is long
+        load_image(tiled(65_520, type_number=2))  # a text: 65520 times it is long
 
 
-def saved(kind: str, **options: Any) -> bytes:
+def saved(file_format: str, **options: Any) -> bytes:
     content = io.BytesIO()
-    Image.new("RGB", (8, 8), "red").save(content, kind, **options)
+    Image.new("RGB", (8, 8), "red").save(content, file_format, **options)
     return content.getvalue()
 
 
@@ -144,40 +151,30 @@ def test_other_formats_are_never_parsed(data: bytes) -> None:
 
 
 def test_listed_formats_are_read() -> None:
-    for kind in (
-        "JPEG",
-        "PNG",
-        "WEBP",
-        "GIF",
-        "BMP",
-        "TIFF",
-        "JPEG2000",
-        "PPM",
-        "AVIF",
-    ):
-        assert load_image(saved(kind)).size == (8, 8)
+    for file_format in FORMATS:
+        assert load_image(saved(file_format)).size == (8, 8)
     several = saved("MPO", save_all=True, append_images=[Image.new("RGB", (8, 8))])
     assert load_image(several).size == (8, 8)  # as phones write
 
 
-def inserted(data: bytes, place: int, part: bytes, times: int) -> bytes:
-    return data[:place] + part * times + data[place:]
+def inserted(data: bytes, index: int, part: bytes, times: int) -> bytes:
+    return data[:index] + part * times + data[index:]
 
 
-def chunk(kind: bytes, data: bytes = b"") -> bytes:
+def chunk(name: bytes, data: bytes = b"") -> bytes:
     return (
         struct.pack(">I", len(data))
-        + kind
+        + name
         + data
-        + struct.pack(">I", zlib.crc32(kind + data))
+        + struct.pack(">I", zlib.crc32(name + data))
     )
 
 
-def tagged(kind: int, count: int, tag: int, size: int) -> bytes:
+def tagged(type_number: int, count: int, tag: int, size: int) -> bytes:
     """A TIFF file of 9000 x 9000 pixels with one tag of so many values."""
     tags = [(256, 4, 1, 9000), (257, 4, 1, 9000), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
             (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, 1), (279, 4, 1, 64)]  # fmt: skip
-    tags = sorted([t for t in tags if t[0] != tag] + [(tag, kind, count, 500)])
+    tags = sorted([t for t in tags if t[0] != tag] + [(tag, type_number, count, 500)])
     head = b"II*\0" + struct.pack("<IH", 8, len(tags))
     return (head + b"".join(struct.pack("<HHII", *t) for t in tags)).ljust(
         500 + size, b"\1"
@@ -310,7 +307,7 @@ EXIF = {
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
 def test_exif_takes_no_more_memory_than_its_file(tmp_path: Path) -> None:
     """1 MB with 400 tags of 1 MB each; with 65,535 tags of 7 MB it would be 450 GB."""
-    paths = [tmp_path / kind for kind in EXIF]
+    paths = [tmp_path / name for name in EXIF]
     for path in paths:
         path.write_bytes(EXIF[path.name](overlapping(400, 2**20)))
     code = (

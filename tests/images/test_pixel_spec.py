@@ -49,11 +49,16 @@ def test_every_view_goes_through_the_whole_preprocessing(name: str) -> None:
     )
     assert PixelSpec.from_backend(clf._backend) is None
 
-    def same(image: Image.Image, generator: np.random.Generator) -> list[Image.Image]:
+    def as_images(
+        image: Image.Image, generator: np.random.Generator
+    ) -> list[Image.Image]:
         arrays = AugMix(4)(image, (224, 224), generator)
         return [Image.fromarray(array.round().astype(np.uint8)) for array in arrays]
 
-    ours, theirs = clf.encode([picture()]), clf.with_views(same).encode([picture()])
+    ours, theirs = (
+        clf.encode([picture()]),
+        clf.with_views(as_images).encode([picture()]),
+    )
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 

@@ -58,8 +58,8 @@ def test_rows_become_unit_features(kind: str) -> None:
 @given(st.floats(-30, 30))
 def test_any_length_will_do(power: float) -> None:
     array = rows(3) * 10.0**power
-    found = Features(array)._unit(torch.zeros(1, DIM))[:, 0].numpy()
-    np.testing.assert_allclose(found, of_length_one(rows(3)), atol=1e-5)
+    unit = Features(array)._unit(torch.zeros(1, DIM))[:, 0].numpy()
+    np.testing.assert_allclose(unit, of_length_one(rows(3)), atol=1e-5)
 
 
 def test_a_memory_mapped_array_is_not_copied(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_a_sequence_of_rows() -> None:
     features = Features(rows(10))
     assert (len(features), features.dim, len(list(features))) == (10, DIM, 10)
     assert repr(features) == "Features([10, 8] of float64)"
-    some = features[2:9:3]
-    assert isinstance(some, Features)
-    assert [one.row for one in some] == [2, 5, 8]
+    part = features[2:9:3]
+    assert isinstance(part, Features)
+    assert [row.row for row in part] == [2, 5, 8]
     assert features[-1].row == 9
     with pytest.raises(IndexError):
         features[10]
@@ -93,13 +93,13 @@ def test_a_sequence_of_rows() -> None:
 
 def test_content_decides_the_digest() -> None:
     array = rows(3).astype(np.float16)
-    same = [
+    equal_arrays = [
         Features(array),
         Features(torch.tensor(array)),
         Features(array.astype(np.float64)),
     ]
-    assert len({image_digest(features[1]) for features in same}) == 1
-    assert len({image_digest(one) for one in same[0]}) == 3
+    assert len({image_digest(features[1]) for features in equal_arrays}) == 1
+    assert len({image_digest(row) for row in equal_arrays[0]}) == 3
 
 
 def test_rows_are_checked_when_they_are_used() -> None:
@@ -122,7 +122,7 @@ def warns(features: Features, texts: Any) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         features._warn_if_other_model(torch.tensor(texts).float())
-    assert all(one.category is FeatureMismatchWarning for one in caught)
+    assert all(warning.category is FeatureMismatchWarning for warning in caught)
     return bool(caught)
 
 

@@ -42,7 +42,7 @@ from fair_tta.lab.cli import app
 from fair_tta.metrics import Estimate
 
 IMAGES = 8
-"""Of each seed: two of each group of birds."""
+"""For each seed: two of each group of birds."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +79,7 @@ def test_a_second_run_gives_the_same_digits(episodes: list[Episode]) -> None:
 def test_figures_are_those_of_the_predictions(
     episodes: list[Episode], audits: dict[str, Audit]
 ) -> None:
-    """Of the images of all seeds."""
+    """The images of all seeds count."""
     is_right: dict[tuple[str, str], dict[tuple[str, ...], list[bool]]] = {}
     for episode in episodes:
         groups = is_right.setdefault((episode.task.name, episode.method), {})

@@ -83,13 +83,13 @@ def test_not_too_many_and_none_that_is_gone(images: Images) -> None:
     for number in range(60):
         group = ("cat", f"place {number // 2}")
         images.add(number, group, ("dog", 0.6), ("cat", 0.6))
-    shown = images.gallery.images()
-    assert len(shown) == MAX_GALLERY_IMAGES
+    chosen = images.gallery.images()
+    assert len(chosen) == MAX_GALLERY_IMAGES
     # No group is left out before another has its second image
-    assert len({image.group for image in shown}) == 30
+    assert len({image.group for image in chosen}) == 30
     assert all(
-        [image.group for image in shown].count(group) <= IMAGES_PER_KIND
-        for group in {image.group for image in shown}
+        [image.group for image in chosen].count(group) <= IMAGES_PER_KIND
+        for group in {image.group for image in chosen}
     )
     for path in images.folder.iterdir():
         path.unlink()

@@ -38,9 +38,9 @@ NAMES = [
 MILLISECONDS = [0.01, 0.999, 9.96, 99.6, 12_345.6, 999_999.0, 1e6]
 
 
-def printed(what: Any, width: int) -> str:
+def printed(renderable: Any, width: int) -> str:
     console = Console(width=width, file=io.StringIO())
-    console.print(what)
+    console.print(renderable)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, text.splitlines())) <= width
     return text
@@ -83,9 +83,9 @@ def test_nothing_is_lost_where_there_is_no_room() -> None:
 
 def all_there(numbers: Iterable[str], text: str) -> None:
     """Every number stands between spaces, as often as it should."""
-    wanted = Counter(word for number in numbers for word in number.split())
-    assert not [word for word in wanted if re.search(r"\de[+-]?\d", word)]
-    assert not wanted - Counter(text.split())
+    expected = Counter(word for number in numbers for word in number.split())
+    assert not [word for word in expected if re.search(r"\de[+-]?\d", word)]
+    assert not expected - Counter(text.split())
 
 
 def a_figure(i: int) -> Estimate:
@@ -122,8 +122,8 @@ def test_audit(width: int) -> None:
         for i, name in enumerate(NAMES)
     }
     text = printed(_metric_table("10000000 images", runs, signed=True), width)
-    wanted = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
-    all_there(["10000000 images", *wanted * 3], text)
+    expected = ["+100.0", "[+99.9, +100.0]", "-100.0", "[-100.0, -12.3]", "+50.0"]
+    all_there(["10000000 images", *expected * 3], text)
 
 
 def prediction(p: float, attributes: Iterable[str]) -> Prediction:

@@ -172,6 +172,12 @@ CASES: dict[str, Callable[[Path], object]] = {
     "an audit with too many labels": lambda _: classifier().audit(
         IMAGES[:3], TRUTH[:4], PLACES[:4]
     ),
+    "an audit with a label that is missing": lambda _: classifier().audit(
+        IMAGES, TRUTH[:3], PLACES[:4]
+    ),
+    "an audit of predictions with labels in other words": lambda _: audit(
+        [0, 1] * 2, classifier().predict(IMAGES), PLACES[:4]
+    ),
     "an audit with too few labels for an iterator": lambda _: classifier().audit(
         iter(IMAGES), TRUTH[:3], PLACES[:3]
     ),

@@ -92,27 +92,27 @@ def clustered() -> Tasks:
     people = [f"person {i // 4}" for i in range(len(truth))]
     runs = []
     for name, rates in (("ZeroShot", CLEAR), ("M", BETTER)):
-        given = answers(rates)[1]
-        runs.append(audit(truth, given, {"place": group}, name=name, clusters=people))
+        labels = answers(rates)[1]
+        runs.append(audit(truth, labels, {"place": group}, name=name, clusters=people))
     return {"": runs}
 
 
 def unsure() -> Tasks:
-    truth, given, group = answers(dict.fromkeys(CLEAR, (10, 20)))
+    truth, labels, group = answers(dict.fromkeys(CLEAR, (10, 20)))
     scores = Scores(confidence=[0.52] * 80, sensitive_entropy={"place": [0.9] * 80})
-    flipped = ["cat" if label == "dog" else "dog" for label in given]
+    flipped = ["cat" if label == "dog" else "dog" for label in labels]
     runs = []
-    for name, labels in (("ZeroShot", given), ("a", flipped), ("b", flipped)):
-        run = audit(truth, labels, {"place": group}, name=name, scores=scores)
+    for name, answered in (("ZeroShot", labels), ("a", flipped), ("b", flipped)):
+        run = audit(truth, answered, {"place": group}, name=name, scores=scores)
         runs.append(run)
     return {"one": runs, "two": runs}
 
 
 def harmful() -> Tasks:
     truth = ["man", "man", "thief", "thief"] * 100
-    given = ["man", "thief", "thief", "thief"] * 100
+    labels = ["man", "thief", "thief", "thief"] * 100
     skin = {"skin": ["a", "b"] * 200}
-    return {"": [audit(truth, given, skin, name="M", harmful={"crime": ["thief"]})]}
+    return {"": [audit(truth, labels, skin, name="M", harmful={"crime": ["thief"]})]}
 
 
 def priced() -> Tasks:

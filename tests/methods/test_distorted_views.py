@@ -19,18 +19,18 @@ def test_the_centre_is_cut_to_the_shape() -> None:
     """Red to the left and right of a square in the middle, which alone is seen."""
     image = Image.new("RGB", (80, 40), (255, 0, 0))
     image.paste((0, 255, 0), (20, 0, 60, 40))
-    found = DistortedViews(9)(image, (16, 16), np.random.default_rng(0))
-    assert not found[..., 0].any()
+    views = DistortedViews(9)(image, (16, 16), np.random.default_rng(0))
+    assert not views[..., 0].any()
 
 
 def test_distortions_move_pixels_and_make_a_hole() -> None:
-    found = DistortedViews(33)(GREY, (40, 40), np.random.default_rng(0))
-    assert found.shape == (32, 40, 40, 3)
-    grey, black = (found == 128).all(-1), (found == 0).all(-1)
+    views = DistortedViews(33)(GREY, (40, 40), np.random.default_rng(0))
+    assert views.shape == (32, 40, 40, 3)
+    grey, black = (views == 128).all(-1), (views == 0).all(-1)
     assert (grey.mean((1, 2)) < 1).mean() > 0.9
     assert black.any()
     assert grey.mean() > 0.3
-    assert len({view.tobytes() for view in found}) > 28
+    assert len({view.tobytes() for view in views}) > 28
 
 
 def test_the_hole_is_at_most_a_quarter() -> None:
@@ -42,8 +42,8 @@ def test_the_hole_is_at_most_a_quarter() -> None:
         def random(self, shape: Any) -> Any:
             return np.broadcast_to([0, 0.5, 0, 0.5, 1.0, 0.5, 0.5], shape)
 
-    (found,) = DistortedViews(2)(white, (40, 40), Still())  # type: ignore[arg-type]
-    assert (found == 0).mean() == pytest.approx(0.25)
+    (view,) = DistortedViews(2)(white, (40, 40), Still())  # type: ignore[arg-type]
+    assert (view == 0).mean() == pytest.approx(0.25)
 
 
 def test_only_the_generator_decides() -> None:

@@ -134,6 +134,12 @@ ADAPTERS: dict[str, Any] = {
     >> AssociationCorrection(),
 }
 
+# A method that is registered and has no settings above keeps the laws with its defaults.
+_CONFIGURED = {type(method) for method in ADAPTERS.values()}
+for _method_class in text_form.ADAPTERS.values():
+    if _method_class not in _CONFIGURED:
+        ADAPTERS[_method_class.__name__] = _method_class()
+
 REFERENCE = [picture(100 + i) for i in range(12)]
 
 pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")

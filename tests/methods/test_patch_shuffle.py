@@ -24,26 +24,28 @@ def patches(picture: torch.Tensor, grid: int) -> list[bytes]:
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99))
 def test_is_a_permutation_of_patches(
-    grid: int, high: int, wide: int, seed: int
+    grid: int, rows: int, columns: int, seed: int
 ) -> None:
-    pixels = torch.arange(2 * 3 * grid * high * grid * wide).float()
-    pixels = pixels.reshape(2, 3, grid * high, grid * wide)
-    found = PatchShuffle(grid)(pixels, np.random.default_rng(seed))
-    for before, after in zip(pixels, found, strict=True):
+    pixels = torch.arange(2 * 3 * grid * rows * grid * columns).float()
+    pixels = pixels.reshape(2, 3, grid * rows, grid * columns)
+    shuffled = PatchShuffle(grid)(pixels, np.random.default_rng(seed))
+    for before, after in zip(pixels, shuffled, strict=True):
         assert sorted(patches(before, grid)) == sorted(patches(after, grid))
-    assert torch.equal(found, PatchShuffle(grid)(pixels, np.random.default_rng(seed)))
+    assert torch.equal(
+        shuffled, PatchShuffle(grid)(pixels, np.random.default_rng(seed))
+    )
 
 
 def test_each_picture_has_an_order_of_its_own() -> None:
     pixels = torch.rand(
         1, 3, 16, 16, generator=torch.Generator().manual_seed(0)
     ).repeat(6, 1, 1, 1)
-    found = PatchShuffle()(pixels, np.random.default_rng(0))
-    assert len({one.numpy().tobytes() for one in found}) == 6
+    shuffled = PatchShuffle()(pixels, np.random.default_rng(0))
+    assert len({view.numpy().tobytes() for view in shuffled}) == 6
 
 
 @pytest.mark.parametrize("size", [(13, 18), (3, 2)])
 def test_other_sizes_are_fitted_and_come_back(size: tuple[int, int]) -> None:
     pixels = torch.full((2, 3, *size), 0.5)
-    found = PatchShuffle(4)(pixels, np.random.default_rng(0))
-    torch.testing.assert_close(found, pixels)
+    shuffled = PatchShuffle(4)(pixels, np.random.default_rng(0))
+    torch.testing.assert_close(shuffled, pixels)

@@ -44,11 +44,11 @@ def by_function(name: str, **options: Any) -> metrics.Estimate:
 def test_a_function_gives_what_an_audit_gives(name: str, clusters: Any) -> None:
     scores = Scores(confidence=SURE, entropy=ENTROPY)
     audited = audit(TRUTH, ANSWERS, GROUP, scores=scores, clusters=clusters)
-    found = by_function(name, clusters=clusters)
-    assert found == audited.estimate(name)
-    assert found.low is not None
+    estimate = by_function(name, clusters=clusters)
+    assert estimate == audited.estimate(name)
+    assert estimate.low is not None
     without = by_function(name, clusters=clusters, interval=None)
-    assert (without.value, without.low, without.high) == (found.value, None, None)
+    assert (without.value, without.low, without.high) == (estimate.value, None, None)
 
 
 def figures(clusters: Any) -> list[metrics.Estimate]:
@@ -90,11 +90,13 @@ def test_few_clusters_are_refused() -> None:
 
 
 def test_a_metric_whose_images_are_resampled_takes_no_clusters() -> None:
-    own = RateMetric("own", accuracy_by_group, lambda rates: rates.mean(-1))
-    case = own, TRUTH, ANSWERS, TRUTH, GROUP
+    mean_accuracy = RateMetric(
+        "mean_accuracy", accuracy_by_group, lambda rates: rates.mean(-1)
+    )
+    case = mean_accuracy, TRUTH, ANSWERS, TRUTH, GROUP
     assert metrics.paired_difference(*case).low is not None
     with pytest.raises(
-        FairTTAError, match=r"`clusters` should be None .*\(got 'own'\)"
+        FairTTAError, match=r"`clusters` should be None .*\(got 'mean_accuracy'\)"
     ):
         metrics.paired_difference(*case, clusters=PERSON)
 

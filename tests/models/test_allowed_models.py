@@ -35,10 +35,10 @@ EVERY = hostile.OPEN_CLIP | hostile.TRANSFORMERS
 @pytest.fixture(autouse=True)
 def _agreeable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Somebody who says yes to everything, in a folder and with a cache of his own."""
-    asked: list[str] = []
+    questions: list[str] = []
 
     def say_yes(question: str = "") -> str:
-        asked.append(question)
+        questions.append(question)
         return "y"
 
     monkeypatch.setattr(builtins, "input", say_yes)
@@ -49,7 +49,7 @@ def _agreeable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     yield
-    assert not asked
+    assert not questions
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -239,12 +239,12 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
     hostile.as_hub(tmp_path / "cache", "somebody/bert", save_tower)
     names = {"hf_model_name": "somebody/bert", "hf_tokenizer_name": "somebody/bert"}
     text = {"context_length": 16, "hf_proj_type": "linear", **names}
-    whole = open_clip.CustomTextCLIP(
+    model = open_clip.CustomTextCLIP(
         16, hostile.VISION, text | {"hf_model_name": str(tmp_path / "tower")}
         | {"hf_model_pretrained": False},
     )  # fmt: skip
     config = {"embed_dim": 16, "vision_cfg": hostile.VISION, "text_cfg": text}
-    weights = {key: value.contiguous() for key, value in whole.state_dict().items()}
+    weights = {key: value.contiguous() for key, value in model.state_dict().items()}
 
     def save(folder: Path) -> None:
         folder.mkdir()
@@ -254,21 +254,21 @@ def test_towers_and_tokenizers_of_transformers_inside_open_clip(tmp_path: Path) 
         safetensors.torch.save_file(weights, folder / "open_clip_model.safetensors")
 
     hostile.as_hub(tmp_path / "cache", "somebody/open", save)
-    found = resolve("open_clip:hf-hub:somebody/open")
+    backend = resolve("open_clip:hf-hub:somebody/open")
     save(tmp_path / "folder")
     with pytest.raises(ModelError, match="could not be loaded"):
         resolve(tmp_path / "folder")  # open_clip looks for the tokenizer here
     tokenizer.save_pretrained(tmp_path / "folder")
-    again = resolve(f"open_clip:local-dir:{tmp_path / 'folder'}")
-    ids = found.tokenize(["a photo of a cat"]).ids
-    assert torch.equal(again.tokenize(["a photo of a cat"]).ids, ids)
+    from_folder = resolve(f"open_clip:local-dir:{tmp_path / 'folder'}")
+    ids = backend.tokenize(["a photo of a cat"]).ids
+    assert torch.equal(from_folder.tokenize(["a photo of a cat"]).ids, ids)
     assert torch.equal(
         ids[0, :7], torch.tensor(tokenizer("a photo of a cat")["input_ids"])
     )
-    own = whole.eval().encode_text(ids)
-    for backend in (found, again):
-        features = backend.encode_text(backend.tokenize(["a photo of a cat"]))
-        assert torch.allclose(features, own, atol=1e-5)
+    expected = model.eval().encode_text(ids)
+    for loaded in (backend, from_folder):
+        features = loaded.encode_text(loaded.tokenize(["a photo of a cat"]))
+        assert torch.allclose(features, expected, atol=1e-5)
 
 
 def test_a_folder_never_leads_to_the_network(

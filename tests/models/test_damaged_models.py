@@ -36,52 +36,52 @@ def classify(model: Any, adapter: Adapter | None = None) -> Any:
 
 @pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
 def test_weights_that_are_not_there(make: Callable[[], tuple[Any, Any]]) -> None:
-    model, whole = make()
+    model, parts = make()
     vision = model.vision_model if hasattr(model, "vision_model") else model.visual
     vision.to("meta")
     with pytest.raises(
         ModelError, match=r"`model` \(CLIP.*have no values, such as .*: load it on"
     ):
-        classify(whole)
+        classify(parts)
 
 
 def test_a_vision_tower_in_another_precision() -> None:
-    model, whole = transformers_clip()
+    model, parts = transformers_clip()
     model.vision_model.half()
     message = (
         r"vision tower of CLIPModel fails: .*\(Its weights are in float16 and float32"
     )
     for adapter in (None, Tent()):  # which tunes the tower itself
         with pytest.raises(ModelError, match=message):
-            classify(whole, adapter)
+            classify(parts, adapter)
     model.float()
-    classify(whole)
+    classify(parts)
 
 
 def test_a_text_tower_in_another_precision() -> None:
-    model, whole = transformers_clip()
+    model, parts = transformers_clip()
     model.text_model.bfloat16()
     message = r"does not take sentences: .*\(Its weights are in bfloat16 and float32: convert all"
     with pytest.raises(ModelError, match=message):
-        classify(whole)
+        classify(parts)
 
 
 @pytest.mark.parametrize("make", [transformers_clip, open_clip_clip])
 def test_weights_that_are_not_finite(make: Callable[[], tuple[Any, Any]]) -> None:
     """Also where attention swallows them: a query that is NaN attends to all tokens alike."""
-    model, whole = make()
+    model, parts = make()
     name = "q_proj" if hasattr(model, "text_model") else "in_proj"
     weight = next(
         w for n, w in model.named_parameters() if name in n and "visual" not in n
     )
-    clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, adapter="zero-shot")
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, adapter="zero-shot")
     for value in (torch.nan, torch.inf):
         with (
             torch.no_grad()
         ):  # PyTorch counts this change; one through `.data` it does not
             weight.view(-1)[0] = value
         for answer in (
-            partial(classify, whole, ZeroShot()),
+            partial(classify, parts, ZeroShot()),
             partial(clf.predict, picture()),
         ):
             with pytest.raises(ModelError, match=f"are not finite, such as '.*{name}"):
@@ -113,12 +113,12 @@ def test_sizes_that_would_take_all_memory(tmp_path: Path) -> None:
         ("crop_size", {"height": 200_000, "width": 32}),
         ("size", math.inf),
     ):
-        made = copy.copy(images)
-        setattr(made, name, size)
+        processor = copy.copy(images)
+        setattr(processor, name, size)
         with pytest.raises(
             ModelError, match=r"CLIPModel has '\w+': \w+, which is more than 4096"
         ):
-            classify((model, (made, tokenizer)))
+            classify((model, (processor, tokenizer)))
     folder = hostile_models.save_open_clip(
         tmp_path / "a", vision={"image_size": 200_000}
     )
@@ -140,13 +140,13 @@ def test_sizes_that_would_take_all_memory(tmp_path: Path) -> None:
 def test_what_is_not_about_the_weights_stays_what_it_is(
     error: RuntimeError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, whole = transformers_clip()
+    model, parts = transformers_clip()
     model.vision_model.post_layernorm.double()
 
     def fail(**_inputs: Any) -> None:
         raise error
 
-    clf = FairTPTClassifier(whole, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
+    clf = FairTPTClassifier(parts, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(2))
     monkeypatch.setattr(model, "get_image_features", fail)
     with pytest.raises(type(error), match=str(error)):
         clf.predict(picture())
@@ -187,15 +187,15 @@ def test_models_without_gradient_are_for_methods_that_need_none(
 
 
 def test_another_tower_without_gradient_says_what_torch_says() -> None:
-    model, whole = transformers_clip()
-    own = model.get_text_features
+    model, parts = transformers_clip()
+    get_features = model.get_text_features
     model.get_text_features = lambda **inputs: getattr(
-        own(**inputs), "pooler_output", own(**inputs)
+        get_features(**inputs), "pooler_output", get_features(**inputs)
     ).detach()
     with pytest.raises(
         TowerError, match=r"no gradient comes through it \(element 0 of tensors"
     ):
-        classify(whole, FairTPT())
+        classify(parts, FairTPT())
 
 
 def cut(_content: Any) -> str:

@@ -29,8 +29,8 @@ def test_a_string_is_loaded_in_a_precision(dtype: Any) -> None:
         "miniature", *NAMES, views=AugMix(4), device="cpu", dtype=dtype
     )
     plain = FairTPTClassifier("miniature", *NAMES, views=AugMix(4))
-    wanted = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
-    assert clf._backend.dtype == wanted
+    expected = dtype if isinstance(dtype, torch.dtype) else getattr(torch, dtype)
+    assert clf._backend.dtype == expected
     assert (
         clf._backend.scale == plain._backend.scale
     )  # bfloat16 would be one percent off
@@ -103,8 +103,8 @@ def test_half_precision_hardly_depends_on_the_batch(dtype: str, adapter: Any) ->
     clf = FairTPTClassifier("miniature", *NAMES, **settings)
     together = clf.predict_proba(PICTURES)
     clf.forget()
-    alone = [clf.predict_proba(image) for image in PICTURES]
-    assert abs(together - alone).max() < 1e-3
+    one_by_one = [clf.predict_proba(image) for image in PICTURES]
+    assert abs(together - one_by_one).max() < 1e-3
 
 
 @pytest.mark.slow
@@ -133,18 +133,18 @@ def _none(call: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("compiler", "said"),
+    ("compiler", "problem"),
     [(_wrong, "has other features"), (_none, r"fails \(OSError\)")],
 )
 def test_wrong_code_of_a_compiler_is_noticed(
-    compiler: Any, said: str, monkeypatch: pytest.MonkeyPatch
+    compiler: Any, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, *processor = families.seeded(families.clip)
     settings: dict[str, Any] = {"processor": tuple(processor), "views": AugMix(2)}
     plain = FairTPTClassifier(model, *NAMES, **settings)
     monkeypatch.setattr(torch, "compile", compiler)
     with pytest.warns(
-        UserWarning, match=f"{said} on this machine: the vision tower stays"
+        UserWarning, match=f"{problem} on this machine: the vision tower stays"
     ):
         clf = FairTPTClassifier(model, *NAMES, **settings, compile_vision=True)
     torch.testing.assert_close(clf.encode(PICTURES[:1]), plain.encode(PICTURES[:1]))
@@ -177,20 +177,24 @@ def test_a_model_that_is_compiled_already(library: str, compiled: Any) -> None:
     build = (
         families.clip if library == "transformers" else device_models.BUILD["open_clip"]
     )
-    model, *rest = families.seeded(build)
+    model, *processors = families.seeded(build)
 
-    def predict(one: Any) -> Any:
-        whole = (one, tuple(rest)) if library == "transformers" else (one, *rest)
-        clf = FairTPTClassifier(whole, *NAMES, adapter=FairTPT(), views=AugMix(4))
+    def predict(clip: Any) -> Any:
+        parts = (
+            (clip, tuple(processors))
+            if library == "transformers"
+            else (clip, *processors)
+        )
+        clf = FairTPTClassifier(parts, *NAMES, adapter=FairTPT(), views=AugMix(4))
         return clf.predict_proba(PICTURES[:2])
 
     expected = predict(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     try:
-        found = predict(compiled(model))
+        probabilities = predict(compiled(model))
     finally:
         torch._dynamo.reset()
-    assert found == pytest.approx(expected, abs=1e-4)
+    assert probabilities == pytest.approx(expected, abs=1e-4)
     after = {
         name.replace("_orig_mod.", ""): value
         for name, value in model.state_dict().items()

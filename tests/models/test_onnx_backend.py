@@ -70,12 +70,14 @@ def test_an_encoder_that_is_an_onnx_file(tmp_path: Path) -> None:
         (model, (processor, tokenizer)), TARGETS, SENSITIVE, TEMPLATE
     )
     expected = plain.with_adapter(ZeroShot())._predict_encoded(features)
-    found = clf.with_adapter(ZeroShot()).predict(images)
-    for one, other in zip(found, expected, strict=True):
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    predictions = clf.with_adapter(ZeroShot()).predict(images)
+    for prediction, expected_prediction in zip(predictions, expected, strict=True):
+        assert prediction.probabilities == pytest.approx(
+            expected_prediction.probabilities, abs=1e-5
+        )
     assert len(clf.predict(images)) == 3
     sent = pickle.loads(pickle.dumps(clf)).with_adapter(ZeroShot())
-    assert sent.predict(images) == found
+    assert sent.predict(images) == predictions
 
 
 def test_weights_beside_the_file_are_part_of_the_model(tmp_path: Path) -> None:
@@ -84,23 +86,27 @@ def test_weights_beside_the_file_are_part_of_the_model(tmp_path: Path) -> None:
     An audit in the same folder with other weights would report the answers of the old ones.
     """
     model, processor, tokenizer = families.seeded(families.clip)
-    whole, graphs, prints = onnx.load(encoder_file(tmp_path / "vision.onnx")), [], []
+    model_file, graphs, fingerprints = (
+        onnx.load(encoder_file(tmp_path / "vision.onnx")),
+        [],
+        [],
+    )
     for factor in (1.0, -1.0):
-        for weights in whole.graph.initializer:
+        for weights in model_file.graph.initializer:
             if weights.name == "matrix":
-                other = factor * onnx.numpy_helper.to_array(weights)
-                weights.CopyFrom(onnx.numpy_helper.from_array(other, weights.name))
+                changed = factor * onnx.numpy_helper.to_array(weights)
+                weights.CopyFrom(onnx.numpy_helper.from_array(changed, weights.name))
         (tmp_path / "b.data").unlink(missing_ok=True)
-        copied = onnx.ModelProto.FromString(whole.SerializeToString())
+        copied = onnx.ModelProto.FromString(model_file.SerializeToString())
         onnx.save(copied, tmp_path / "b.onnx", save_as_external_data=True, location="b.data",
                   size_threshold=64)  # fmt: skip
         backend = OnnxBackend(
             tmp_path / "b.onnx", processor, model, processor=(processor, tokenizer)
         )
         graphs.append((tmp_path / "b.onnx").read_bytes())
-        prints.append(fingerprint(backend.model))
+        fingerprints.append(fingerprint(backend.model))
     assert graphs[0] == graphs[1]
-    assert prints[0] != prints[1]
+    assert fingerprints[0] != fingerprints[1]
 
 
 def test_an_encoder_with_stored_text_features(tmp_path: Path) -> None:
@@ -206,20 +212,22 @@ def test_a_file_of_the_hub_has_its_weights_among_the_blobs(tmp_path: Path) -> No
     assert OnnxBackend(file, picture, {"a": [1.0]}).path == file
 
 
-def identity_file(path: Path, shape: Any, kind: int = 1, out_kind: int = 1) -> Path:
+def identity_file(
+    path: Path, shape: Any, input_type: int = 1, output_type: int = 1
+) -> Path:
     """Pixels in, their means over height and width out."""
     helper = onnx.helper
     axes = onnx.numpy_helper.from_array(np.arange(2, len(shape)), "axes")
     nodes = [
-        helper.make_node("Cast", ["pixel_values"], ["numbers"], to=out_kind),
+        helper.make_node("Cast", ["pixel_values"], ["numbers"], to=output_type),
         helper.make_node(
             "ReduceMean", ["numbers", "axes"], ["image_embeds"], keepdims=0
         ),
     ]
     value = helper.make_tensor_value_info
-    given = value("pixel_values", kind, shape)
-    found = value("image_embeds", out_kind, [shape[0], 3])
-    graph = helper.make_graph(nodes, "encoder", [given], [found], [axes])
+    pixels = value("pixel_values", input_type, shape)
+    output = value("image_embeds", output_type, [shape[0], 3])
+    graph = helper.make_graph(nodes, "encoder", [pixels], [output], [axes])
     opset = [helper.make_opsetid("", 18)]
     path.write_bytes(
         helper.make_model(graph, ir_version=8, opset_imports=opset).SerializeToString()
@@ -228,7 +236,7 @@ def identity_file(path: Path, shape: Any, kind: int = 1, out_kind: int = 1) -> P
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind", "out_kind", "reason"),
+    ("shape", "input_type", "output_type", "reason"),
     [
         ([1, 3, 32, 32], 1, 1, r"any number of images.*is fixed at 1"),
         (
@@ -258,9 +266,9 @@ def identity_file(path: Path, shape: Any, kind: int = 1, out_kind: int = 1) -> P
     ],
 )
 def test_files_that_take_something_else(
-    shape: Any, kind: int, out_kind: int, reason: str, tmp_path: Path
+    shape: Any, input_type: int, output_type: int, reason: str, tmp_path: Path
 ) -> None:
-    file = identity_file(tmp_path / "vision.onnx", shape, kind, out_kind)
+    file = identity_file(tmp_path / "vision.onnx", shape, input_type, output_type)
     with pytest.raises(ModelError, match=reason):
         OnnxBackend(file, picture, {"a": [1.0]})
 

@@ -74,8 +74,8 @@ def test_a_node_for_each_distinct_beginning(
         assert [pairs[tree.first[node]] for node in path[: len(prompt)]] == prompt
         assert set(path[len(prompt) :]) == {path[len(prompt) - 1]}  # padding
         for j, node in enumerate(path[: len(prompt)]):
-            seen = (tree.mask[node] == 0).nonzero().flatten().tolist()
-            assert seen == sorted(path[: j + 1])
+            visible = (tree.mask[node] == 0).nonzero().flatten().tolist()
+            assert visible == sorted(path[: j + 1])
     assert set(tree.mask.flatten().tolist()) <= {0.0, -torch.inf}
 
 
@@ -89,20 +89,20 @@ def episodes_of(task: Task, count: int = 3) -> Tensor:
     return context
 
 
-@pytest.mark.parametrize(("kind", "name", "make"), FAMILIES)
+@pytest.mark.parametrize(("backend_class", "name", "make"), FAMILIES)
 def test_every_family_gives_the_same_features_and_gradients(
-    kind: Any, name: str, make: Any
+    backend_class: Any, name: str, make: Any
 ) -> None:
     """Against the model's own call, one prompt at a time, at full length (float64)."""
-    model, *others = families.seeded(make)
-    backend = kind(model.double(), *others)
+    model, *processors = families.seeded(make)
+    backend = backend_class(model.double(), *processors)
     assert (backend.sharing is not None) is (name in SHARE)
     task = make_task(backend)
     prompts = concatenate_prompts([task.target_prompts, task.joint_prompts("place")])
     contexts = episodes_of(task).requires_grad_()
     ours = task.encode(prompts, contexts)
     spliced = prompts.splice(backend.embed_tokens(prompts.tokens.ids), contexts)
-    alone = [
+    one_by_one = [
         [
             backend.encode_prompts(prompts[i : i + 1].tokens, spliced[e, i : i + 1])[0]
             for i in range(len(prompts))
@@ -110,7 +110,7 @@ def test_every_family_gives_the_same_features_and_gradients(
         for e in range(len(contexts))
     ]
     theirs = nn.functional.normalize(
-        torch.stack([torch.stack(row) for row in alone]), dim=-1
+        torch.stack([torch.stack(row) for row in one_by_one]), dim=-1
     )
     # ALIGN and others compute parts in float32, CLIPSeg of transformers 4 its softmax
     tolerance = {"CLIPSeg": 1e-6}.get(name, 1e-9 if name in SHARE else 1e-5)
@@ -125,18 +125,18 @@ def test_every_family_gives_the_same_features_and_gradients(
     torch.testing.assert_close(*gradients, rtol=0, atol=100 * tolerance * scale)
 
 
-@pytest.mark.parametrize("kind", [TransformersBackend, OpenClipBackend])
-def test_blocks_see_each_beginning_once(kind: Any) -> None:
-    make = families.clip if kind is TransformersBackend else OPEN_CLIP["CLIP"]
-    backend = kind(*families.seeded(make))
+@pytest.mark.parametrize("backend_class", [TransformersBackend, OpenClipBackend])
+def test_blocks_see_each_beginning_once(backend_class: Any) -> None:
+    make = families.clip if backend_class is TransformersBackend else OPEN_CLIP["CLIP"]
+    backend = backend_class(*families.seeded(make))
     task = make_task(backend)
-    seen: list[torch.Size] = []
+    shapes: list[torch.Size] = []
     blocks = backend.sharing._blocks
 
-    def see(_block: nn.Module, _args: Any, output: Any) -> None:
-        seen.append((output[0] if isinstance(output, tuple) else output).shape)
+    def note(_block: nn.Module, _args: Any, output: Any) -> None:
+        shapes.append((output[0] if isinstance(output, tuple) else output).shape)
 
-    handles = [block.register_forward_hook(see) for block in blocks]
+    handles = [block.register_forward_hook(note) for block in blocks]
     task.encode(task.target_prompts, episodes_of(task))
     for handle in handles:
         handle.remove()
@@ -144,7 +144,7 @@ def test_blocks_see_each_beginning_once(kind: Any) -> None:
     real = [tuple(tokens.row(i)) for i in range(len(tokens.ids))]
     beginnings = {row[: j + 1] for row in real for j in range(len(row))}
     assert len(beginnings) < sum(map(len, real))
-    assert [shape[:2] for shape in seen[:-1]] == [(3, len(beginnings))] * (
+    assert [shape[:2] for shape in shapes[:-1]] == [(3, len(beginnings))] * (
         len(blocks) - 1
     )
     assert all(
@@ -157,9 +157,9 @@ def test_contexts_that_differ_between_prompts_are_kept_apart() -> None:
     backend = TransformersBackend(*families.seeded(families.clip))
     task = make_task(backend)
     vectors = len(task.context)
-    own = task.target_prompts.shift(torch.arange(3) * vectors)
+    shifted = task.target_prompts.shift(torch.arange(3) * vectors)
     contexts = episodes_of(task, 3)
-    together = task.encode(own, contexts.flatten(0, 1))
+    together = task.encode(shifted, contexts.flatten(0, 1))
     for y in range(3):
         alone = task.encode(task.target_prompts, contexts[y])[y]
         torch.testing.assert_close(together[y], alone, rtol=0, atol=1e-5)  # of length 1
@@ -264,9 +264,9 @@ def test_checkpointing_of_open_clip_gives_the_same_answers(when: str) -> None:
     clf = make() if when == "after" else None
     parts[0].set_grad_checkpointing(True)
     clf = make() if clf is None else clf
-    for some in (images, images[:1]):
+    for part in (images, images[:1]):
         np.testing.assert_allclose(
-            clf.predict_proba(some), expected[: len(some)], atol=1e-4
+            clf.predict_proba(part), expected[: len(part)], atol=1e-4
         )
     parts[0].set_grad_checkpointing(False)
     np.testing.assert_allclose(clf.predict_proba(images), expected, atol=1e-4)
@@ -275,20 +275,20 @@ def test_checkpointing_of_open_clip_gives_the_same_answers(when: str) -> None:
 
 def test_a_second_dtype_still_shares() -> None:
     for dtype in (torch.bfloat16, torch.float16):
-        model, *others = families.seeded(families.clip)
-        assert TransformersBackend(model.to(dtype), *others).sharing is not None
+        model, *processors = families.seeded(families.clip)
+        assert TransformersBackend(model.to(dtype), *processors).sharing is not None
 
 
-@pytest.mark.parametrize("place", [0, -1])
-def test_a_block_may_be_exchanged(place: int) -> None:
+@pytest.mark.parametrize("index", [0, -1])
+def test_a_block_may_be_exchanged(index: int) -> None:
     model, images, tokenizer = families.seeded(families.clip)
     backend = TransformersBackend(model, images, tokenizer)
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     before = clf.predict(picture())
     layers = model.text_model.encoder.layers
-    layers[place] = copy.deepcopy(layers[place])
+    layers[index] = copy.deepcopy(layers[index])
     with torch.no_grad():
-        layers[place].mlp.fc1.weight.mul_(2)
+        layers[index].mlp.fc1.weight.mul_(2)
     backend = TransformersBackend(model, images, tokenizer)
     anew = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=AugMix(4))
     assert clf.predict(picture()) == anew.predict(picture()) != before

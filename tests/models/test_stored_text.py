@@ -36,31 +36,34 @@ TOWERS = {
 
 @pytest.mark.parametrize("family", TOWERS)
 def test_a_text_tower_gives_the_features_of_the_whole_model(family: str) -> None:
-    kind = getattr(transformers, TOWERS[family], None)
-    if kind is None:
+    tower_class = getattr(transformers, TOWERS[family], None)
+    if tower_class is None:
         pytest.skip("this version of transformers does not have it")
     model, images, tokenizer = families.seeded(getattr(families, family))
-    tower = kind(model.config.text_config).eval()
+    tower = tower_class(model.config.text_config).eval()
     weights = model.state_dict()
-    for name, value in tower.state_dict().items():
-        found = [key for key in weights if key == name or key == f"text_model.{name}"]
-        value.copy_(weights[found[0]])
-    whole = FairTPTClassifier(model, processor=(images, tokenizer), scale=30.0, **NAMES)
+    for name, tensor in tower.state_dict().items():
+        names = [key for key in weights if key == name or key == f"text_model.{name}"]
+        tensor.copy_(weights[names[0]])
+    dual_encoder = FairTPTClassifier(
+        model, processor=(images, tokenizer), scale=30.0, **NAMES
+    )
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=30.0, **NAMES)
     assert clf.adapter == AssociationCorrection()
-    own = whole._task.target_features
-    torch.testing.assert_close(clf._task.target_features, own)
+    expected = dual_encoder._task.target_features
+    torch.testing.assert_close(clf._task.target_features, expected)
     torch.testing.assert_close(
-        clf._task.sensitive_features, whole._task.sensitive_features
+        clf._task.sensitive_features, dual_encoder._task.sensitive_features
     )
-    stored = Features(np.random.default_rng(0).standard_normal((9, own.shape[1])))
-    expected = whole.with_adapter("orthcali").predict_proba(stored)
+    stored = Features(np.random.default_rng(0).standard_normal((9, expected.shape[1])))
     np.testing.assert_allclose(
-        clf.with_adapter("orthcali").predict_proba(stored), expected, 1e-5
+        clf.with_adapter("orthcali").predict_proba(stored),
+        dual_encoder.with_adapter("orthcali").predict_proba(stored),
+        1e-5,
     )
     with pytest.warns(UserWarning, match="fitted on 9 images"):
         fitted = fit_on(LogitBalance(), clf, stored)
-    whole.with_adapter(fitted)  # what a text tower fits, the whole model can use
+    dual_encoder.with_adapter(fitted)  # what a text tower fits, the whole model can use
     with pytest.raises(
         ModelError, match=r"no image encoder here: pass .* Features\(array\)\.$"
     ):
@@ -81,8 +84,8 @@ def test_a_text_tower_of_open_clip() -> None:
         ).eval()
     tokenizer = open_clip.SimpleTokenizer(context_length=16)
     clf = FairTPTClassifier(tower, processor=tokenizer, scale=20.0, **NAMES)
-    own = tower(tokenizer(["a photo of a cat.", "a photo of a dog."]))
-    expected = own / own.norm(dim=1, keepdim=True)
+    features = tower(tokenizer(["a photo of a cat.", "a photo of a dog."]))
+    expected = features / features.norm(dim=1, keepdim=True)
     torch.testing.assert_close(
         clf._task.target_features, expected.detach(), atol=1e-5, rtol=0
     )
@@ -103,10 +106,10 @@ def sentences() -> list[str]:
 
 def table(without: str = "") -> dict[str, Any]:
     vectors = np.random.default_rng(3).standard_normal((8, 6))
-    found = dict(zip(sentences(), vectors, strict=True))
+    features = dict(zip(sentences(), vectors, strict=True))
     return {
         text: vector
-        for text, vector in found.items()
+        for text, vector in features.items()
         if not without or without not in text
     }
 
@@ -115,8 +118,8 @@ def test_a_table_is_a_backend_of_whole_sentences() -> None:
     backend = TextTable(table(), 50.0)
     assert isinstance(backend, Backend)
     tokens = backend.tokenize(["a photo of a dog.", "a photo of a cat."])
-    own = np.stack([table()["a photo of a dog."], table()["a photo of a cat."]])
-    np.testing.assert_allclose(backend.encode_text(tokens).numpy(), own, rtol=1e-6)
+    expected = np.stack([table()["a photo of a dog."], table()["a photo of a cat."]])
+    np.testing.assert_allclose(backend.encode_text(tokens).numpy(), expected, rtol=1e-6)
 
 
 def test_a_table_of_words_is_refused() -> None:
@@ -149,9 +152,9 @@ def test_a_prompt_that_the_table_lacks_is_named() -> None:
 def test_methods_that_need_more_refuse_at_construction(method: str) -> None:
     with pytest.raises(
         ModelError, match=r"needs .*, and there is no image encoder: choose"
-    ) as one:
+    ) as error:
         FairTPTClassifier.from_features(table(), **NAMES, adapter=method)
-    assert str(one.value).count(". ") == 0
+    assert str(error.value).count(". ") == 0
 
 
 def test_a_method_that_tunes_the_prompt_refuses() -> None:

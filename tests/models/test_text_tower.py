@@ -83,13 +83,10 @@ def test_towers_that_cannot_be_spliced(manner: str, reason: str) -> None:
         2,
         4,
     )  # the model's own features are there all the same
-    with pytest.raises(
-        TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"
-    ):
+    message = f"the text tower {manner} cannot be tuned: {reason}"
+    with pytest.raises(TowerError, match=message):
         it.embed_tokens(PROBE.ids)
-    with pytest.raises(
-        TowerError, match=f"the text tower {manner} cannot be tuned: {reason}"
-    ):
+    with pytest.raises(TowerError, match=message):
         it.encode_prompts(PROBE, torch.ones(2, 6, 4))
 
 

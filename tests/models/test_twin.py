@@ -32,10 +32,12 @@ def test_gives_the_features_of_the_model(name: str) -> None:
     backend.model.train()
     tower = backend.image_tower()
     with torch.no_grad():
-        found = tower(pixels)
+        features = tower(pixels)
     backend.model.eval()
     # attention that needs no gradient takes a faster way
-    torch.testing.assert_close(found, backend.encode_pixels(pixels), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        features, backend.encode_pixels(pixels), rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -45,8 +47,8 @@ def test_shares_numbers_and_nothing_else(name: str) -> None:
     assert not set(model.modules()) & set(tower.modules())
     assert not any(module.training for module in tower.modules())
     assert all(module.training for module in model.modules())
-    own = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
-    assert {t.data_ptr() for t in (*tower.parameters(), *tower.buffers())} <= own
+    addresses = {t.data_ptr() for t in (*model.parameters(), *model.buffers())}
+    assert {t.data_ptr() for t in (*tower.parameters(), *tower.buffers())} <= addresses
     assert not any(parameter.requires_grad for parameter in tower.parameters())
     assert all(parameter.requires_grad for parameter in model.parameters())
 
@@ -57,8 +59,8 @@ def test_a_later_twin_notices_other_weights() -> None:
     before = backend.encode_pixels(pixels)
     with torch.no_grad():
         backend.model.visual_projection.weight.mul_(-1)
-        found = backend.image_tower()(pixels)
-    torch.testing.assert_close(found, -before, rtol=0, atol=1e-5)
+        features = backend.image_tower()(pixels)
+    torch.testing.assert_close(features, -before, rtol=0, atol=1e-5)
 
 
 def test_modules_that_cannot_be_copied() -> None:

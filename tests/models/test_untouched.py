@@ -74,11 +74,11 @@ def use(model: Any) -> None:
 
 def fail_in(module: Any, calls: int) -> Any:
     """Make a module raise on its n-th call."""
-    left = [calls]
+    remaining = [calls]
 
     def hook(*_: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining[0] -= 1
+        if remaining[0] < 0:
             raise Broken
 
     return module.register_forward_hook(hook)
@@ -168,7 +168,7 @@ ITEMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def same(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
     return bool(a == b)
@@ -187,7 +187,7 @@ def test_comes_back_as_it_was(loaded: tuple[Any, Any], fails: bool) -> None:
     else:
         use(parts)
     assert [
-        name for name, look in ITEMS.items() if not same(before[name], look(model))
+        name for name, look in ITEMS.items() if not is_same(before[name], look(model))
     ] == []
 
 
@@ -231,16 +231,16 @@ def interrupt_at(moment: int, block: Callable[[], None]) -> bool:
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # in a finaliser
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("exclusive", [True, False])
 def test_modes_are_restored_wherever_ctrl_c_comes(
-    alone: bool, monkeypatch: pytest.MonkeyPatch
+    exclusive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted anywhere on the way into the model, inside, or out of it."""
     model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(4)))
     backend = SimpleNamespace(model=model)
 
     def use_model() -> None:
-        with eval_mode_no_grad(backend, exclusive=alone), eval_mode_lock(model):
+        with eval_mode_no_grad(backend, exclusive=exclusive), eval_mode_lock(model):
             assert not any(module.training for module in model.modules())
 
     moment = 1
@@ -384,18 +384,18 @@ def test_threads_with_one_view_are_in_the_vision_tower_together(
     clf._vision.forget()
     model.train()  # one mode for both, until the last has left
     modes: list[bool] = []
-    both = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=60)
 
     def wait(*_: Any) -> None:
-        both.wait()
+        barrier.wait()
         modes.append(model.training)
 
     with (
         layer_of(model, "vision").register_forward_hook(wait),
         ThreadPoolExecutor(2) as pool,
     ):
-        found = pool.map(clf.predict, [picture(0), picture(1)])
-        assert [prediction.label for prediction in found] == expected
+        predictions = pool.map(clf.predict, [picture(0), picture(1)])
+        assert [prediction.label for prediction in predictions] == expected
     assert modes == [False, False]
     assert all(module.training for module in model.modules())
 
@@ -414,8 +414,8 @@ def test_one_thread_tunes_the_prompt_while_others_predict(
         jobs = [
             pool.submit(c.predict, picture(i)) for i in range(6) for c in (clf, plain)
         ]
-        found = [job.result() for job in jobs]
-    assert [found[0::2], found[1::2]] == expected
+        predictions = [job.result() for job in jobs]
+    assert [predictions[0::2], predictions[1::2]] == expected
     assert clf._task is task
 
 
@@ -424,16 +424,18 @@ def test_a_thread_that_loads_a_model_leaves_the_filters_of_warnings_alone(
 ) -> None:
     """They are those of all threads: of two that set them, the last would take back the first's."""
     model, parts = loaded
-    seen: list[Any] = []
+    filters_inside: list[Any] = []
     before, norms = list(warnings.filters), (torch.nn.LayerNorm,)
     for layer in [module for module in model.modules() if isinstance(module, norms)]:
-        layer.register_forward_hook(lambda *_: seen.append(list(warnings.filters)))
+        layer.register_forward_hook(
+            lambda *_: filters_inside.append(list(warnings.filters))
+        )
     arguments = (parts, TARGETS, SENSITIVE, TEMPLATE)
     thread = threading.Thread(target=FairTPTClassifier, args=arguments)
     thread.start()
     thread.join(10)
-    assert seen
-    assert all(filters == before for filters in seen)
+    assert filters_inside
+    assert all(filters == before for filters in filters_inside)
 
 
 def test_numbers_that_another_thread_draws_do_not_come_twice(

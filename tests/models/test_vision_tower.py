@@ -25,12 +25,12 @@ def project(hidden: Any, norm: Any, matrix: Any) -> Any:
 
 def tokens_of(module: Any, run: Any) -> Any:
     """What a module gave out when something ran."""
-    seen: list[Any] = []
+    outputs: list[Any] = []
     with torch.no_grad():
-        handle = module.register_forward_hook(lambda _m, _i, out: seen.append(out))
+        handle = module.register_forward_hook(lambda _m, _i, out: outputs.append(out))
         run()
         handle.remove()
-    return getattr(seen[0], "last_hidden_state", seen[0])
+    return getattr(outputs[0], "last_hidden_state", outputs[0])
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_of_transformers(name: str) -> None:
     backend = TransformersBackend(*families.seeded(getattr(families, name)))
     pixels = backend.preprocess([picture(0), picture(1)])
     assert pixels is not None
-    found, vision = backend.encode_patches(pixels), backend.model.vision_model
+    patches, vision = backend.encode_patches(pixels), backend.model.vision_model
     hidden = tokens_of(vision.encoder, lambda: backend.encode_pixels(pixels))
     expected = project(
         hidden, vision.post_layernorm, backend.model.visual_projection.weight.mT
     )
-    np.testing.assert_allclose(found.numpy(), expected[:, 1:], atol=1e-5)
+    np.testing.assert_allclose(patches.numpy(), expected[:, 1:], atol=1e-5)
     np.testing.assert_allclose(
         backend.encode_pixels(pixels).numpy(), expected[:, 0], atol=1e-5
     )
@@ -59,12 +59,12 @@ def test_of_open_clip(pool: str) -> None:
     visual = backend.model.visual
     pixels = backend.preprocess([picture(0), picture(1)])
     assert pixels is not None
-    found = backend.encode_patches(pixels)
+    patches = backend.encode_patches(pixels)
     hidden = tokens_of(visual.transformer, lambda: backend.encode_pixels(pixels))
     expected = project(hidden, visual.ln_post, visual.proj)
-    np.testing.assert_allclose(found.numpy(), expected[:, 1:], atol=1e-5)
-    own = expected[:, 0] if pool == "tok" else expected[:, 1:].mean(1)
-    np.testing.assert_allclose(backend.encode_pixels(pixels).numpy(), own, atol=1e-5)
+    np.testing.assert_allclose(patches.numpy(), expected[:, 1:], atol=1e-5)
+    pooled = expected[:, 0] if pool == "tok" else expected[:, 1:].mean(1)
+    np.testing.assert_allclose(backend.encode_pixels(pixels).numpy(), pooled, atol=1e-5)
     assert (visual.pool_type, visual.output_tokens) == (pool, False)  # the user's model
 
 

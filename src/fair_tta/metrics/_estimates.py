@@ -145,8 +145,8 @@ def group_label(*names: Hashable) -> str:
 def list_names(names: Sequence[str]) -> str:
     """Return the first names for a message, and how many more there are."""
     text = ", ".join(names[:_MAX_LISTED_NAMES])
-    more = len(names) - _MAX_LISTED_NAMES
-    return f"{text} and {more} more" if more > 0 else text
+    hidden = len(names) - _MAX_LISTED_NAMES
+    return f"{text} and {hidden} more" if hidden > 0 else text
 
 
 def small_group_sentences(sizes: Mapping[str, int]) -> list[str]:

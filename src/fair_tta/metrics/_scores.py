@@ -95,9 +95,9 @@ class Scores:
             columns = getattr(self, name) or {}
             _check_is_mapping(name, columns)
             has_rows = name == "sensitive_zero_shot"
-            read = read_probabilities if has_rows else read_unit_scores
+            reader = read_probabilities if has_rows else read_unit_scores
             checked[name] = {
-                str(key): read(f"{name}[{key!r}]", column, length)
+                str(key): reader(f"{name}[{key!r}]", column, length)
                 for key, column in columns.items()
             }
         # Probabilities of the classes come as columns, and together sum to 1.

@@ -46,15 +46,15 @@ def collapse_distance(p: Tensor) -> Tensor:
     """
     largest = p.amax(-1, keepdim=True)
     # Ascending; one of the largest entries is left out.
-    others = p.sort(-1).values[..., :-1]
-    count = others.shape[-1]
+    smaller = p.sort(-1).values[..., :-1]
+    count = smaller.shape[-1]
     # For each m: the share of the leading entry and of the m smallest others, `[m]`, which others
     # those are, `[m, K - 1]`, and by how much they change; the rest falls to 0.
     sizes = torch.arange(count + 1, device=p.device)
     share = 1 / (1 + sizes.to(p.dtype))
     gets_share = torch.arange(count, device=p.device) < sizes[:, None]
-    others = others.unsqueeze(-2)
-    changes = torch.where(gets_share, (others - share[:, None]).abs(), others)
+    smaller = smaller.unsqueeze(-2)
+    changes = torch.where(gets_share, (smaller - share[:, None]).abs(), smaller)
     return ((largest - share).abs() + changes.sum(-1)).amax(-1) / 2
 
 

@@ -119,16 +119,18 @@ def test_the_certificate_says_which_of_the_three_it_is(
     birds: FairTPTClassifier, picture: str
 ) -> None:
     (method,) = chosen_methods(["zero-shot"]).values()
-    same = birds.with_adapter(method).predict(picture)
-    assert certificate(same).startswith("Certified: the answer could not change.")
-    open_ = replace(same, certified_unchanged=False, distance=0.4, flip_margin=0.1)
+    unchanged = birds.with_adapter(method).predict(picture)
+    assert certificate(unchanged).startswith("Certified: the answer could not change.")
+    open_ = replace(unchanged, certified_unchanged=False, distance=0.4, flip_margin=0.1)
     assert (
         "not certified. The probabilities moved by 0.400, and a change takes at least 0.100"
         in certificate(open_)
     )
-    other = next(name for name in birds.targets if name != same.label)
-    flipped = replace(open_, label=other)
-    assert f"The answer changed from {same.label} to {other}" in certificate(flipped)
+    answer = next(name for name in birds.targets if name != unchanged.label)
+    flipped = replace(open_, label=answer)
+    assert f"The answer changed from {unchanged.label} to {answer}" in certificate(
+        flipped
+    )
 
 
 def test_pages_inside_may_do_nothing() -> None:

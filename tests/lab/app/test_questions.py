@@ -31,10 +31,11 @@ def classifiers() -> Classifiers:
 def test_fields_of_drawn_worlds_ask_what_the_worlds_ask(
     name: str, classifiers: Classifiers
 ) -> None:
-    task, asked = TASKS[name], classifiers.get(form_fields_of(TASKS[name]))._task
-    assert dict(asked.targets) == task.targets
-    assert {a: dict(names) for a, names in asked.sensitive.items()} == task.sensitive
-    assert asked.templates.sentences["joint"] == task.template
+    task = TASKS[name]
+    question = classifiers.get(form_fields_of(task))._task
+    assert dict(question.targets) == task.targets
+    assert {a: dict(names) for a, names in question.sensitive.items()} == task.sensitive
+    assert question.templates.sentences["joint"] == task.template
 
 
 def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> None:
@@ -42,8 +43,8 @@ def test_classifiers_are_kept_and_share_the_model(classifiers: Classifiers) -> N
     assert classifiers.get(FormFields("cat\ndog", "day\nnight", " ")) is first
     assert first._backend is classifiers.get(FormFields("cat, dog"))._backend
     assert isinstance(first.adapter, ZeroShot)
-    for place in range(MAX_CLASSIFIERS):
-        classifiers.get(FormFields(f"cat, dog {place}"))
+    for number in range(MAX_CLASSIFIERS):
+        classifiers.get(FormFields(f"cat, dog {number}"))
         assert classifiers._cached.cache_info().currsize <= MAX_CLASSIFIERS
     assert classifiers.get(FormFields("cat, dog", "day, night")) is not first
 

@@ -63,8 +63,8 @@ def answer(url: str, data: bytes | None = None, **headers: str) -> tuple[int, st
         url, data, {name.replace("_", "-"): value for name, value in headers.items()}
     )
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as found:
-            return found.status, found.read().decode("utf-8", "replace")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            return response.status, response.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode("utf-8", "replace")
@@ -77,18 +77,18 @@ def upload(url: str, *files: tuple[str, bytes]) -> tuple[int, str]:
         for name, data in files
     ]
     body = b"".join(parts) + b"--cut--\r\n"
-    kind = "multipart/form-data; boundary=cut"
-    return answer(f"{url}gradio_api/upload", body, Content_Type=kind)
+    content_type = "multipart/form-data; boundary=cut"
+    return answer(f"{url}gradio_api/upload", body, Content_Type=content_type)
 
 
 def posted(url: str, path: str, length: int) -> socket.socket:
     """The beginning of a request that promises so many bytes."""
-    place = urllib.parse.urlsplit(url)
+    address = urllib.parse.urlsplit(url)
     connection = socket.create_connection(
-        (place.hostname or "", place.port or 0), PATIENCE
+        (address.hostname or "", address.port or 0), PATIENCE
     )
     lines = [
-        f"POST /gradio_api/{path} HTTP/1.1", f"Host: {place.netloc}", f"Content-Length: {length}",
+        f"POST /gradio_api/{path} HTTP/1.1", f"Host: {address.netloc}", f"Content-Length: {length}",
         "Content-Type: multipart/form-data; boundary=c",
     ]  # fmt: skip
     connection.sendall("".join(f"{line}\r\n" for line in [*lines, ""]).encode())
@@ -98,9 +98,9 @@ def posted(url: str, path: str, length: int) -> socket.socket:
 def png_header(width: int, height: int) -> bytes:
     """A PNG file that promises more than it has."""
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
+    def chunk(name: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + check
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (
@@ -110,14 +110,14 @@ def png_header(width: int, height: int) -> bytes:
     )
 
 
-def asked(url: str, path: str, methods: list[str], **more: object) -> str:
-    """What the page does when *Answer* is pressed, with data that a page would not send."""
-    picture = {"path": path, "meta": {"_type": "gradio.FileData"}, **more}
+def answer_events(url: str, path: str, methods: list[str], **fields: object) -> str:
+    """Return the events that follow *Answer*, with data that a page would not send."""
+    picture = {"path": path, "meta": {"_type": "gradio.FileData"}, **fields}
     config = json.loads(answer(f"{url}config")[1])
-    place = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 6)
+    event = next(d["id"] for d in config["dependencies"] if len(d["inputs"]) == 6)
     data = [picture, "cat, dog", "", "", methods, None]
     body = json.dumps(
-        {"data": data, "fn_index": place, "session_hash": "evil"}
+        {"data": data, "fn_index": event, "session_hash": "evil"}
     ).encode()
     status, text = answer(
         f"{url}gradio_api/queue/join", body, Content_Type="application/json"
@@ -190,23 +190,23 @@ def test_attacks_get_nothing(running: RunningApp, tmp_path: Path) -> None:
     )
     with urllib.request.urlopen(
         f"{url}gradio_api/file={page}", timeout=PATIENCE
-    ) as found:
-        assert found.headers["content-type"] == "application/octet-stream"
-        assert found.headers["content-disposition"].startswith("attachment")
-    assert "exceeds limit of 178956970 pixels" in asked(url, bomb, ["zero"])
+    ) as response:
+        assert response.headers["content-type"] == "application/octet-stream"
+        assert response.headers["content-disposition"].startswith("attachment")
+    assert "exceeds limit of 178956970 pixels" in answer_events(url, bomb, ["zero"])
 
     # Calls: a path is not a picture, a file of methods is not run, and no traceback comes back.
-    for path, methods, more in (
+    for path, methods, fields in (
         (str(secret), ["zero"], {}),
         (str(secret), ["zero"], {"is_stream": True}),
         (f"http://x/{up}{secret}", ["zero"], {"is_stream": True}),
         (json.loads(text)[0], [f"{secret}:Method"], {}),
     ):
-        told = asked(url, path, methods, **more)
-        assert '"success":false' in told.replace(" ", "")
-        assert "the secret" not in told
-        assert "Traceback" not in told
-        assert "site-packages" not in told
+        events = answer_events(url, path, methods, **fields)
+        assert '"success":false' in events.replace(" ", "")
+        assert "the secret" not in events
+        assert "Traceback" not in events
+        assert "site-packages" not in events
     assert OUTSIDE not in running.log.read_text()
 
 
@@ -228,9 +228,9 @@ def test_a_visit(running: RunningApp, tmp_path: Path) -> None:
             driver.execute_script("return document.documentElement.scrollWidth") <= 400
         )
         strange = [
-            asked
-            for asked in page.requests()
-            if not asked.startswith(
+            requested
+            for requested in page.requests()
+            if not requested.startswith(
                 (running.url, "data:", "blob:", "chrome:", "about:")
             )
         ]
@@ -297,9 +297,9 @@ def _examine(page: AppPage, pictures: list[Path], broken: Path) -> None:
     text = page.inside(page.result("iframe"))
     assert "on 12 images without labels" in text
     assert "1 of 13 images could not be used." in text
-    found = page.find(".fair-tta-downloads").text.replace("\n", "")
-    assert "examine.json" in found
-    assert "problems.csv" in found
+    downloads = page.find(".fair-tta-downloads").text.replace("\n", "")
+    assert "examine.json" in downloads
+    assert "problems.csv" in downloads
 
 
 def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
@@ -320,12 +320,12 @@ def _audit(page: AppPage, pictures: list[Path], labels: Path) -> None:
     text = page.inside(page.result("iframe"))
     assert "12 images" in text
     assert "water bird / land" in text
-    found = page.find(".fair-tta-downloads").text.replace("\n", "")
+    downloads = page.find(".fair-tta-downloads").text.replace("\n", "")
     assert all(
-        name in found
+        name in downloads
         for name in ("report.html", "audit.json", "card.md", "predictions.csv")
     )
-    assert "problems.csv" not in found
+    assert "problems.csv" not in downloads
     page.choose(".fair-tta-methods", "bend-vlm")
     page.press(".fair-tta-run")
     assert "bend-vlm cannot be used here" in page.result("[role=alert]").text

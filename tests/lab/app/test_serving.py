@@ -49,26 +49,26 @@ def test_the_folder_is_private_and_goes_with_all_that_is_in_it(
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signals_end_it_quietly_and_handlers_come_back(name: str) -> None:
-    one = getattr(signal, name)
-    before = signal.getsignal(one)
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
     with serving._stoppable() as stop:
         assert not stop.is_set()
-        os.kill(os.getpid(), one)
+        os.kill(os.getpid(), number)
         assert stop.wait(10)
-    assert signal.getsignal(one) is before
+    assert signal.getsignal(number) is before
 
 
 def test_in_another_thread_signals_are_left_alone() -> None:
-    found = []
+    states = []
 
     def run() -> None:
         with serving._stoppable() as stop:
-            found.append(stop.is_set())
+            states.append(stop.is_set())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found == [False]
+    assert states == [False]
 
 
 class TakenPort:
@@ -88,11 +88,11 @@ def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(
         FairTTAError, match=r"`port` should be free \(got 1\): choose another"
     ):
         serving.launch(blocks, tmp_path, UploadLimits(file_bytes=7), port=1)
-    asked = blocks.options
-    assert asked["server_name"] == "127.0.0.1"
-    assert asked["allowed_paths"] == []
-    assert asked["max_file_size"] == 7
-    for quiet in (
+    options = blocks.options
+    assert options["server_name"] == "127.0.0.1"
+    assert options["allowed_paths"] == []
+    assert options["max_file_size"] == 7
+    for name in (
         "share",
         "inbrowser",
         "show_error",
@@ -100,7 +100,7 @@ def test_a_taken_port_is_told_and_nothing_is_opened_that_was_not_asked_for(
         "mcp_server",
         "ssr_mode",
     ):
-        assert asked[quiet] is False
+        assert options[name] is False
 
 
 def test_without_gradio_the_command_says_what_to_install(
@@ -203,7 +203,7 @@ print("clean")
 
 @pytest.mark.slow
 def test_gradio_deletes_uploads_and_results_after_an_hour() -> None:
-    """What `delete_cache` covers: uploads and copies of results; not the images of the page."""
+    """`delete_cache` covers uploads and copies of results; not the images of the page."""
     code = [sys.executable, "-c", CLEANING]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     assert done.stdout == "clean\n", done.stderr
@@ -287,11 +287,11 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
     folder = tmp_path / "uploads" / "12ab"
     folder.mkdir(parents=True)
     (folder / "link.png").symlink_to("/etc/passwd")
-    one = SimpleNamespace(path=str(folder / "a_b.png"), orig_name="a&b.png")
+    named = SimpleNamespace(path=str(folder / "a_b.png"), orig_name="a&b.png")
     bare = SimpleNamespace(path=str(folder / "c.png"), orig_name=None)
     assert context.uploaded(None) == []
-    assert context.uploaded(one) == [(one.path, "a&b.png")]
-    assert context.uploaded(SimpleNamespace(root=[one, bare]))[1].name == "c.png"
+    assert context.uploaded(named) == [(named.path, "a&b.png")]
+    assert context.uploaded(SimpleNamespace(root=[named, bare]))[1].name == "c.png"
     for path in (
         "/etc/passwd",
         f"{folder}/../../x.png",
@@ -300,11 +300,11 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
     ):
         evil = SimpleNamespace(path=path, orig_name="a.png")
         with pytest.raises(Refused, match="This was not uploaded"):
-            context.uploaded(SimpleNamespace(root=[one, evil]))
+            context.uploaded(SimpleNamespace(root=[named, evil]))
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "guess"),
     [
         (["file", "class", "place"], ("file", "class", ["place"])),
         (["place", "Label", "path"], ("path", "Label", ["place"])),
@@ -315,9 +315,9 @@ def test_files_are_read_as_gradio_hands_them_over(tmp_path: Path) -> None:
     ],
 )
 def test_columns_are_guessed_where_one_is_left(
-    columns: list[str], found: object
+    columns: list[str], guess: object
 ) -> None:
-    assert guess_columns(columns) == found
+    assert guess_columns(columns) == guess
 
 
 def test_the_embedded_model_is_known_by_its_name() -> None:

@@ -1,14 +1,20 @@
-"""Examinations and audits of uploads: the same figures as without the app, and no more files."""
+"""Examinations and audits of uploads: the same figures as without the app, and no more files.
+
+`tests/messages/app_inputs.py` has what they refuse.
+"""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from internals import (
     Classifiers,
     FormFields,
+    MiniatureTask,
     UploadedFile,
     audit_uploads,
     chosen_methods,
@@ -23,269 +29,203 @@ from fair_tta.auditing import Audit, Examination
 from fair_tta.datasets import Labels
 from fair_tta.miniature import BADGES, BIRDS
 
-
-def labels(
-    out: Path,
-    file: str,
-    target: str = "class",
-    sensitive: tuple[str, ...] = ("background",),
-) -> Labels:
-    return Labels(out / "images", Path(file), target, sensitive)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning"),
+    pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning"),
+]
 
 
-def rows(predictions: Path) -> int:
-    return len(predictions.read_text("utf-8").splitlines()) - 1
-
-
-@pytest.fixture(scope="module")
+@cache
 def classifiers() -> Classifiers:
+    """Return the classifiers of all tests; the model is loaded when the first begins."""
     return Classifiers(views=4)
 
 
+def uploads_of(paths: list[str]) -> list[UploadedFile]:
+    return [UploadedFile(path, Path(path).name) for path in paths]
+
+
+class Visit:
+    """A visitor who has uploaded drawn images and their labels."""
+
+    def __init__(self, folder: Path, task: MiniatureTask, n_images: int) -> None:
+        paths, labels = draw_folder(folder / "drawn", task, n_images)
+        self.files = uploads_of(paths)
+        self.labels = Path(labels)
+        self.task = task
+        self.out = folder / "out"
+
+    @property
+    def classifier(self) -> Any:
+        return classifiers().get(form_fields_of(self.task))
+
+    def examine(self, *names: str, **options: Any) -> list[Path]:
+        files = options.pop("files", self.files)
+        methods = chosen_methods(list(names))
+        return examine_uploads(self.classifier, methods, files, self.out, **options)
+
+    def audit(self, *names: str, **options: Any) -> list[Path]:
+        labels = Labels(
+            self.out / "images",
+            options.pop("labels", self.labels),
+            "class",
+            tuple(self.task.sensitive),
+        )
+        methods = chosen_methods(list(names), has_labels=True)
+        fields = options.pop("fields", form_fields_of(self.task))
+        return audit_uploads(
+            classifiers(), methods, self.files, labels, fields, self.out, **options
+        )
+
+
 @pytest.fixture
-def drawn(tmp_path: Path) -> tuple[list[UploadedFile], str]:
-    paths, labels = draw_folder(tmp_path / "drawn", BIRDS, 12)
-    return [UploadedFile(path, Path(path).name) for path in paths], labels
+def visit(tmp_path: Path) -> Visit:
+    return Visit(tmp_path, BIRDS, 12)
 
 
-def test_an_examination_is_that_of_the_classifier(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    classifier = classifiers.get(form_fields_of(BIRDS))
-    methods = chosen_methods(["zero-shot", "orthcali"])
-    told: list[tuple[int, int]] = []
-    page, document = examine_uploads(
-        classifier,
-        methods,
-        drawn[0],
-        tmp_path / "out",
+def test_an_examination_is_that_of_the_classifier(visit: Visit) -> None:
+    counts: list[tuple[int, int]] = []
+    page, document = visit.examine(
+        "zero-shot",
+        "orthcali",
         notes=["A note."],
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: counts.append((done, total)),
     )
-    found = Examination.load(document).document
-    other = classifier.examine(
-        [f.path for f in drawn[0]], {"orthcali": methods["orthcali"]}
-    )
-    assert found.attributes == other.document.attributes
-    assert [a.changed for a in found.adapters] == [
-        a.changed for a in other.document.adapters
+    uploaded = Examination.load(document).document
+    direct = visit.classifier.examine(
+        [file.path for file in visit.files], chosen_methods(["orthcali"])
+    ).document
+    assert uploaded.attributes == direct.attributes
+    assert [adapter.changed for adapter in uploaded.adapters] == [
+        adapter.changed for adapter in direct.adapters
     ]
-    assert found.warnings[0] == "A note."
-    assert told[-1] == (12, 12)
+    assert uploaded.warnings[0] == "A note."
+    assert counts[-1] == (12, 12)
     assert page.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
-def test_uploads_that_are_deleted_meanwhile_are_examined(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
+def test_uploads_that_are_deleted_meanwhile_are_examined(visit: Visit) -> None:
     """Gradio deletes uploads after an hour, however long an examination takes."""
-    files = drawn[0] * 2
 
     def delete(done: int, total: int) -> None:
-        for file in files:
+        for file in visit.files:
             Path(file.path).unlink(missing_ok=True)
 
-    page, _ = examine_uploads(
-        classifiers.get(form_fields_of(BIRDS)),
-        {},
-        files,
-        tmp_path / "out",
-        progress=delete,
-    )
+    page, _ = visit.examine(files=visit.files * 2, progress=delete)
     assert "could not be used" not in page.read_text("utf-8")
-    left = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert left == ["examine.html", "examine.json", "rows.sqlite"]
+    names = sorted(path.name for path in visit.out.iterdir())
+    assert names == ["examine.html", "examine.json", "rows.sqlite"]
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
-def test_methods_are_fitted_on_uploaded_images(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    classifier, methods = (
-        classifiers.get(form_fields_of(BIRDS)),
-        chosen_methods(["logit-balance"]),
-    )
-    files, reference = drawn[0][:6], drawn[0][6:]
-    assert staged_reference(methods, [], tmp_path / "none") is None
-    assert (
-        staged_reference(chosen_methods(["zero-shot"]), reference, tmp_path / "none")
-        is None
-    )
-    folder = staged_reference(methods, reference, tmp_path)
+def test_methods_are_fitted_on_uploaded_images(visit: Visit, tmp_path: Path) -> None:
+    files, reference = visit.files[:6], visit.files[6:]
+    fitted = chosen_methods(["logit-balance"])
+    unfitted = chosen_methods(["zero-shot"])
+    assert staged_reference(fitted, [], tmp_path / "none") is None
+    assert staged_reference(unfitted, reference, tmp_path / "none") is None
+    folder = staged_reference(fitted, reference, tmp_path)
     assert folder is not None
     assert len(list(folder.iterdir())) == 6
-    page, _ = examine_uploads(
-        classifier, methods, files, tmp_path / "out", reference=reference
-    )
+    page, _ = visit.examine("logit-balance", files=files, reference=reference)
     assert "fitted on 6 images" in page.read_text("utf-8")
+    visit.out = tmp_path / "same"
     with pytest.raises(FairTTAError, match="has 6 of the images to be classified"):
-        examine_uploads(classifier, methods, files, tmp_path / "same", reference=files)
+        visit.examine("logit-balance", files=files, reference=files)
 
 
-def test_broken_pictures_are_told_on_the_page_by_their_names(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
+def test_broken_images_are_reported_by_their_names(
+    visit: Visit, tmp_path: Path
 ) -> None:
-    bad = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")  # as every path on Windows
-    bad.write_bytes(b"nonsense")
-    files = [*drawn[0], *[UploadedFile(str(bad), f"<b>{i}</b>.png") for i in range(7)]]
-    classifier = classifiers.get(form_fields_of(BIRDS))
-    page, _, problems = examine_uploads(classifier, {}, files, tmp_path / "out")
+    # A path as every one on Windows
+    broken = tmp_path / (r"12\ab" if os.sep == "/" else "12ab")
+    broken.write_bytes(b"nonsense")
+    files = [UploadedFile(str(broken), f"<b>{i}</b>.png") for i in range(7)]
+    page, _, problems = visit.examine(files=visit.files + files)
     text = page.read_text("utf-8")
     assert "7 of 19 images could not be used." in text
     assert "&lt;b&gt;0" not in text
-    listed = problems.read_text("utf-8")
-    assert listed.count("b_.png': not one of JPEG, PNG") == 7
-    assert str(tmp_path) not in listed + text
-    page, *_ = examine_uploads(
-        classifier, {}, files, tmp_path / "shown", embed_images=True
-    )
+    reasons = problems.read_text("utf-8")
+    assert reasons.count("b_.png': not one of JPEG, PNG") == 7
+    assert str(tmp_path) not in reasons + text
+    visit.out = tmp_path / "shown"
+    page, *_ = visit.examine(files=visit.files + files, embed_images=True)
     assert "and 2 more." in page.read_text("utf-8")
     assert "<b>0" not in page.read_text("utf-8")
-    with pytest.raises(FairTTAError, match="no image could be used: cannot read"):
-        examine_uploads(
-            classifiers.get(form_fields_of(BIRDS)), {}, files[-1:], tmp_path / "none"
-        )
 
 
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
-def test_an_audit_has_the_figures_of_an_audit(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    files = audit_uploads(
-        classifiers,
-        chosen_methods(["zero-shot", "orthcali"]),
-        drawn[0],
-        labels(tmp_path / "out", drawn[1]),
-        form_fields_of(BIRDS),
-        tmp_path / "out",
-        notes=["A note."],
-    )
-    names = [
-        "report.html",
-        "audit.json",
-        "card.md",
-        "predictions.csv",
-    ]  # no problems, no file
+def test_an_audit_has_the_figures_of_an_audit(visit: Visit) -> None:
+    files = visit.audit("zero-shot", "orthcali", notes=["A note."])
+    names = ["report.html", "audit.json", "card.md", "predictions.csv"]
     assert [file.name for file in files] == names
-    assert "<img" not in files[0].read_text("utf-8")
-    audit = Audit.load(files[1])
-    pictures = BIRDS.draw(12)
-    direct = classifiers.get(form_fields_of(BIRDS)).audit(
-        [f.path for f in drawn[0]],
-        [p.target for p in pictures],
-        {"background": [p.sensitive["background"] for p in pictures]},
+    page = files[0].read_text("utf-8")
+    assert "<img" not in page
+    assert "A note." in page
+    drawn = BIRDS.draw(12)
+    direct = visit.classifier.audit(
+        [file.path for file in visit.files],
+        [image.target for image in drawn],
+        {"background": [image.sensitive["background"] for image in drawn]},
     )
-    mine, theirs = audit.document.runs[0], direct.document.runs[0]
-    assert mine.metrics.accuracy.value == theirs.metrics.accuracy.value
-    assert rows(files[3]) == 12
-    assert not (tmp_path / "out" / "images").exists()
-    assert "A note." in files[0].read_text("utf-8")
+    uploaded = Audit.load(files[1])
+    assert uploaded.estimate("accuracy").value == direct.estimate("accuracy").value
+    assert len(files[3].read_text("utf-8").splitlines()) == 13
+    assert not (visit.out / "images").exists()
 
 
-def test_drawn_images_are_enough_for_a_verdict(
-    classifiers: Classifiers, tmp_path: Path
+def test_drawn_images_are_enough_for_a_verdict(tmp_path: Path) -> None:
+    page, document, *_ = Visit(tmp_path, BADGES, 360).audit(
+        "zero-shot", "association-correction"
+    )
+    (comparison,) = Audit.load(document).document.comparisons
+    gap = comparison.differences.typical_gap
+    assert gap.high is not None
+    assert gap.high < 0
+    assert "narrows the gap" in page.read_text("utf-8")
+
+
+def test_labels_are_used_by_methods_that_need_them_and_images_embedded(
+    tmp_path: Path,
 ) -> None:
-    paths, file = draw_folder(tmp_path / "drawn")
-    files = audit_uploads(
-        classifiers,
-        chosen_methods(["zero-shot", "association-correction"]),
-        [UploadedFile(path, Path(path).name) for path in paths],
-        labels(tmp_path / "out", file, sensitive=("colour",)),
-        form_fields_of(BADGES),
-        tmp_path / "out",
+    page, document, *_ = Visit(tmp_path, BADGES, 120).audit(
+        "zero-shot", "balanced-head", embed_images=True
     )
-    (comparison,) = Audit.load(files[1]).document.comparisons
-    assert comparison.differences.typical_gap.high is not None
-    assert comparison.differences.typical_gap.high < 0
-    assert "narrows the gap" in files[0].read_text("utf-8")
-
-
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallGroupWarning")
-@pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceWarning")
-def test_labels_are_used_by_methods_that_need_them_and_images_shown_if_asked(
-    classifiers: Classifiers, tmp_path: Path
-) -> None:
-    paths, file = draw_folder(tmp_path / "drawn", BADGES, 120)
-    files = audit_uploads(
-        classifiers,
-        chosen_methods(["zero-shot", "balanced-head"], has_labels=True),
-        [UploadedFile(path, Path(path).name) for path in paths],
-        labels(tmp_path / "out", file, sensitive=("colour",)),
-        form_fields_of(BADGES),
-        tmp_path / "out",
-        embed_images=True,
-    )
-    assert [run.name for run in Audit.load(files[1]).document.runs][
-        1
-    ] == "balanced-head"
-    assert "<img" in files[0].read_text("utf-8")
+    runs = Audit.load(document).document.runs
+    assert [run.name for run in runs] == ["zero-shot", "balanced-head"]
+    assert "<img" in page.read_text("utf-8")
 
 
 class Cancelled(Exception):
-    pass
+    """Raised by the progress of a run that a visitor cancels."""
 
 
-def test_a_run_ends_where_its_progress_is_told_to_stop(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    """What cancelling does: the callback raises, and the staged images are gone."""
-
+def test_a_cancelled_run_leaves_no_staged_images(visit: Visit) -> None:
     def stop(done: int, total: int) -> None:
         raise Cancelled
 
-    methods = chosen_methods(["zero-shot"])
     with pytest.raises(Cancelled):
-        examine_uploads(
-            classifiers.get(form_fields_of(BIRDS)),
-            {},
-            drawn[0],
-            tmp_path / "a",
-            progress=stop,
-        )
-    found = labels(tmp_path / "b", drawn[1])
+        visit.examine(progress=stop)
+    assert not (visit.out / "images").exists()
     with pytest.raises(Cancelled):
-        audit_uploads(
-            classifiers,
-            methods,
-            drawn[0],
-            found,
-            FormFields(""),
-            tmp_path / "b",
-            progress=stop,
-        )
-    assert not (tmp_path / "a" / "images").exists()
-    assert not (tmp_path / "b" / "images").exists()
+        visit.audit("zero-shot", progress=stop)
+    assert not (visit.out / "images").exists()
 
 
-def test_names_come_from_the_columns_if_none_are_written(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    methods, found = chosen_methods(["zero-shot"]), labels(out, drawn[1])
-    files = audit_uploads(classifiers, methods, drawn[0], found, FormFields(""), out)
-    origin = Audit.load(files[1]).to_dict()["provenance"]["prompts"]
-    assert origin["targets"] == {"land bird": "land bird", "water bird": "water bird"}
-    assert origin["sensitive"] == {"background": {"land": "land", "water": "water"}}
+def test_names_come_from_the_columns_if_none_are_written(visit: Visit) -> None:
+    _, document, *_ = visit.audit("zero-shot", fields=FormFields(""))
+    prompts = Audit.load(document).to_dict()["provenance"]["prompts"]
+    assert prompts["targets"] == {"land bird": "land bird", "water bird": "water bird"}
+    assert prompts["sensitive"] == {"background": {"land": "land", "water": "water"}}
 
 
-def test_labels_that_lead_elsewhere_lead_nowhere(
-    classifiers: Classifiers, drawn: tuple[list[UploadedFile], str], tmp_path: Path
-) -> None:
-    """A path of a picture on the server's disk, in a visitor's CSV file."""
+def test_labels_that_lead_elsewhere_lead_nowhere(visit: Visit, tmp_path: Path) -> None:
+    """A label file may name an image on the server's disk."""
     hidden = tmp_path / "hidden.png"
-    hidden.write_bytes(Path(drawn[0][0].path).read_bytes())
-    evil = tmp_path / "evil.csv"
-    text = Path(drawn[1]).read_text()
-    evil.write_text(f"{text}{hidden},water bird,land\n../hidden.png,land bird,water\n")
-    files = audit_uploads(
-        classifiers,
-        chosen_methods(["zero-shot"]),
-        drawn[0],
-        labels(tmp_path / "out", str(evil)),
-        form_fields_of(BIRDS),
-        tmp_path / "out",
-    )
-    assert rows(files[3]) == 12
-    problems = files[-1].read_text("utf-8")
-    assert problems.count("not uploaded: hidden.png") == 2
-    assert all(str(tmp_path) not in file.read_text("utf-8") for file in files)
+    hidden.write_bytes(Path(visit.files[0].path).read_bytes())
+    rows = f"{hidden},water bird,land\n../hidden.png,land bird,water\n"
+    labels = tmp_path / "evil.csv"
+    labels.write_text(visit.labels.read_text() + rows)
+    files = visit.audit("zero-shot", labels=labels)
+    texts = [file.read_text("utf-8") for file in files]
+    assert len(texts[3].splitlines()) == 13
+    assert texts[-1].count("not uploaded: hidden.png") == 2
+    assert not any(str(tmp_path) in text for text in texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tracemalloc
 from pathlib import Path
 
@@ -56,12 +55,12 @@ def test_plain_names(name: str, plain: str) -> None:
 
 def uploads(folder: Path, *names: str) -> list[UploadedFile]:
     folder.mkdir()
-    made = []
-    for place, name in enumerate(names):
-        path = folder / str(place)
-        path.write_bytes(str(place).encode())
-        made.append(UploadedFile(str(path), name))
-    return made
+    files = []
+    for number, name in enumerate(names):
+        path = folder / str(number)
+        path.write_bytes(str(number).encode())
+        files.append(UploadedFile(str(path), name))
+    return files
 
 
 def test_uploads_stay_in_the_folder_they_are_staged_in(tmp_path: Path) -> None:
@@ -91,11 +90,11 @@ def test_no_upload_takes_the_place_of_another(tmp_path: Path) -> None:
     files = uploads(tmp_path / "up", *names, *["a.jpg"] * 3)
     staged = stage(files, tmp_path / "in")
     assert len(staged) == 10
-    for place, (name, file) in enumerate(staged.items()):
+    for number, (name, file) in enumerate(staged.items()):
         assert (
             (tmp_path / "in" / name).read_text()
             == Path(file.path).read_text()
-            == str(place)
+            == str(number)
         )
     assert list(staged)[:3] == ["a.jpg", "2-a.jpg", "2-2-a.jpg"]
 
@@ -103,10 +102,10 @@ def test_no_upload_takes_the_place_of_another(tmp_path: Path) -> None:
 def test_a_disk_that_takes_two_names_for_one_overwrites_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def there(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise FileExistsError(17, "File exists")
 
-    monkeypatch.setattr("os.link", there)
+    monkeypatch.setattr("os.link", refuse)
     with pytest.raises(FileExistsError):
         stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
 
@@ -114,10 +113,10 @@ def test_a_disk_that_takes_two_names_for_one_overwrites_nothing(
 def test_on_another_disk_uploads_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def far(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
-    monkeypatch.setattr("os.link", far)
+    monkeypatch.setattr("os.link", refuse)
     stage(uploads(tmp_path / "up", "a.jpg"), tmp_path / "in")
     assert (tmp_path / "in" / "a.jpg").read_text() == "0"
 
@@ -125,12 +124,12 @@ def test_on_another_disk_uploads_are_copied(
 def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) -> None:
     deep = "a/" * 60_000
     tracemalloc.start()
-    found = read(
+    rows = staged_names(
         tmp_path, f"file,class,place\n{deep}1.png,cat,home\n", (f"{deep}1.png", "2.png")
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found == [
+    assert rows == [
         "images without a row: 1 ('2.png'); rows without an image: 0",
         "1.png",
     ]
@@ -139,11 +138,11 @@ def test_a_path_of_very_many_parts_costs_no_more_than_another(tmp_path: Path) ->
 
 def test_other_files_of_a_folder_are_not_images() -> None:
     names = ["a.JPG", "labels.csv", ".DS_Store", "b.webp", "c"]
-    found = only_images(UploadedFile("x", name) for name in names)
-    assert [file.name for file in found] == ["a.JPG", "b.webp"]
+    rows = only_images(UploadedFile("x", name) for name in names)
+    assert [file.name for file in rows] == ["a.JPG", "b.webp"]
 
 
-def read(
+def staged_names(
     tmp_path: Path, text: str, names: tuple[str, ...], paths: str | None = None
 ) -> list[str]:
     """The name of each row's upload, or what is wrong with the row."""
@@ -151,27 +150,27 @@ def read(
     file.write_text(text, "utf-8")
     staged = stage(uploads(tmp_path / "up", *names), folder)
     values = read_uploaded(Labels(folder, file, "class", ("place",), paths), staged)
-    found = []
+    rows = []
     for row in values.records():
         if isinstance(row, Problem):
-            found.append(row.detail)
+            rows.append(row.detail)
         else:
             assert row.path == folder / row.key
             assert row.path.is_file()
-            found.append(row.key)
+            rows.append(row.key)
     of_rows = [
         row
         for row in values.records()
         if getattr(row, "kind", None) is not ProblemKind.UNPAIRED
     ]
     assert values.row_count == len(of_rows)
-    return found
+    return rows
 
 
 def test_paths_in_labels_stand_for_uploads_only(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(b"secret")
-    found = read(
+    rows = staged_names(
         tmp_path,
         "file,other,class,place\n"
         "/home/me/data/cat/1.png,x,cat,home\n"
@@ -183,36 +182,36 @@ def test_paths_in_labels_stand_for_uploads_only(tmp_path: Path) -> None:
         ",x,cat,street\n",
         ("1.png", "2.png", "3.png"),
     )
-    assert found.pop(0) == "images without a row: 1 ('3.png'); rows without an image: 2"
-    assert found == [
+    assert rows.pop(0) == "images without a row: 1 ('3.png'); rows without an image: 2"
+    assert rows == [
         "1.png",
         "2.png",
         "not uploaded: secret.png",
         "not uploaded: secret.png",
         "not uploaded: passwd",
-        found[5],
+        rows[5],
         "given.csv line 8 (file)",
     ]
-    assert "line 7" in found[5]
+    assert "line 7" in rows[5]
 
 
 def test_uploads_of_the_same_name_are_not_told_apart(tmp_path: Path) -> None:
     """Browsers do not transmit their folders."""
     text = "path;class;place\na/1.png;cat;home\nx/b/1.png;dog;home\n2.png;cat;home\n"
-    first, *found = read(tmp_path, text, ("1.png", "1.png", "2.png"))
+    first, *rows = staged_names(tmp_path, text, ("1.png", "1.png", "2.png"))
     assert first.startswith("images without a row: 2")
-    assert found == [*["several uploads are called 1.png"] * 2, "2.png"]
+    assert rows == [*["several uploads are called 1.png"] * 2, "2.png"]
 
 
 def test_the_column_of_paths_is_known_or_chosen(tmp_path: Path) -> None:
     text = "photo,class,place\nno name of an image,cat,home\n"
-    with pytest.raises(DatasetError, match=re.escape("looks like a column of paths")):
-        read(tmp_path, text, ("1.png",))
+    with pytest.raises(DatasetError, match="looks like a column of paths"):
+        staged_names(tmp_path, text, ("1.png",))
     (tmp_path / "again").mkdir()
     text = text.replace("no name of an image", "1.png")
-    assert read(tmp_path / "again", text, ("1.png",), "photo") == ["1.png"]
+    assert staged_names(tmp_path / "again", text, ("1.png",), "photo") == ["1.png"]
     (tmp_path / "by its values").mkdir()
-    assert read(tmp_path / "by its values", text, ("1.png",)) == ["1.png"]
+    assert staged_names(tmp_path / "by its values", text, ("1.png",)) == ["1.png"]
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])

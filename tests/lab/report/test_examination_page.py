@@ -73,7 +73,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(
         assert drawing["aria-label"]
     levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
-    assert all(then <= before + 1 for before, then in pairwise(levels))
+    assert all(level <= before + 1 for before, level in pairwise(levels))
     assert text == examination_html(examinations[name], images=True)
 
 
@@ -113,8 +113,8 @@ def test_the_verdict_comes_first(examinations: dict[str, Examination]) -> None:
         "What this cannot show",
         "How it was looked at: model, prompts, settings, versions, machine",
     ]
-    places = [text.index(words) for words in order]
-    assert places == sorted(places)
+    positions = [text.index(words) for words in order]
+    assert positions == sorted(positions)
     assert page.all("details")
     assert not any("open" in attributes for attributes in page.all("details")), (
         "all is folded"

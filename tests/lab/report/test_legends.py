@@ -51,9 +51,9 @@ def test_page_and_card_have_the_same_legend() -> None:
 
 def test_limits_of_several_audits_come_once() -> None:
     several = sample(n=60).document
-    alone = sample(n=60, runs=["a"]).document
-    other = sample(n=60, runs=["a"], sensitive={"age": ["old", "young"]}).document
-    names = [name for name, _ in legends.limits_of_all([alone, several, other])]
+    single = sample(n=60, runs=["a"]).document
+    by_age = sample(n=60, runs=["a"], sensitive={"age": ["old", "young"]}).document
+    names = [name for name, _ in legends.limits_of_all([single, several, by_age])]
     (repeated,) = {name for name in names if names.count(name) > 1}
     assert repeated == "Groups that were not named"
     assert list(dict.fromkeys(names)) == list(legends.limits(several))

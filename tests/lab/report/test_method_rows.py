@@ -17,8 +17,8 @@ def row(before: Rates, after: Rates) -> MethodRow:
 
 
 def test_a_row_has_the_figures_of_the_comparison() -> None:
-    other = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
-    (method,) = method_rows(compare([made(CLEAR, seconds=4.0), other]).document)
+    association = made(BETTER, "Association", AssociationCorrection(), seconds=8.0)
+    (method,) = method_rows(compare([made(CLEAR, seconds=4.0), association]).document)
     assert method.verdict == "narrows the gap, helps the worst group, raises accuracy"
     assert method.tone == "good"
     assert method.changed == pytest.approx(60 / 400)
@@ -26,7 +26,7 @@ def test_a_row_has_the_figures_of_the_comparison() -> None:
 
 
 def test_the_typical_gap_decides_not_the_gap_to_the_worst_group() -> None:
-    """Where one class is hard, accuracy minus worst group falls without a change between groups."""
+    """Accuracy minus worst group may fall where no gap between groups changes."""
     before = {cell: (900 if cell[0] == "cat" else 500, 1000) for cell in CLEAR}
     after = {cell: (900 if cell[0] == "cat" else 700, 1000) for cell in CLEAR}
     method = row(before, after)
@@ -63,12 +63,12 @@ def test_costs_are_multiples_of_zero_shot() -> None:
 
 def test_only_tasks_on_which_a_method_ran_count() -> None:
     small_gap = dict.fromkeys(CLEAR, (90, 100)) | {("dog", "out"): (60, 100)}
-    both = compare([made(CLEAR), made(BETTER, "M")]).document
+    narrowed = compare([made(CLEAR), made(BETTER, "M")]).document
     neither = compare([made(small_gap), made(small_gap, "N")]).document
-    best, other = methods_on_tasks([("T1", both), ("T2", neither)])
+    best, second = methods_on_tasks([("T1", narrowed), ("T2", neither)])
     assert (best.name, best.not_run, best.n_shown) == ("M", ("T2",), 1)
     assert best.verdict.endswith("raises accuracy in 1 of 1")
-    assert (other.name, other.not_run, other.n_shown) == ("N", ("T1",), 0)
+    assert (second.name, second.not_run, second.n_shown) == ("N", ("T1",), 0)
 
 
 def test_means_over_tasks() -> None:

@@ -434,8 +434,8 @@ def test_a_full_page_has_all_sections_open() -> None:
         Page(html(audit, full=full)).all("details") for full in (False, True)
     )
     assert len(full) == len(folded) > 8
-    assert not any("open" in one for one in folded)
-    assert all("open" in one for one in full)
+    assert not any("open" in attributes for attributes in folded)
+    assert all("open" in attributes for attributes in full)
 
 
 def test_model_weights_and_day_stand_below_the_title(pages: dict[str, str]) -> None:

@@ -26,12 +26,15 @@ def cards_of(*runs: Audit) -> list[Card]:
 
 
 @pytest.mark.parametrize(
-    ("right", "n", "rest"), [(7, 10, (8, 10)), (27, 30, (30, 30)), (90, 100, (90, 100))]
+    ("right", "n", "usual"),
+    [(7, 10, (8, 10)), (27, 30, (30, 30)), (90, 100, (90, 100))],
 )
 def test_a_gap_that_is_not_shown_is_not_called_wrong(
-    right: int, n: int, rest: tuple[int, int]
+    right: int, n: int, usual: tuple[int, int]
 ) -> None:
-    card = cards_of(made({**dict.fromkeys(CLEAR, rest), ("dog", "out"): (right, n)}))[0]
+    card = cards_of(made({**dict.fromkeys(CLEAR, usual), ("dog", "out"): (right, n)}))[
+        0
+    ]
     assert (card.heading, card.tone) == ("What is seen", "")
     assert card.details.endswith(" A gap between groups is not shown.")
 
@@ -44,12 +47,17 @@ def test_a_method_without_a_cost_goes_first() -> None:
 
 def test_what_has_no_interval_is_printed_nowhere() -> None:
     tiny = {**CLEAR, ("dog", "out"): (1, 4)}
-    both = compare([made(tiny), made({**tiny, ("dog", "out"): (3, 4)}, "M")])
-    gap = both.estimate("typical_gap")
+    audit = compare([made(tiny), made({**tiny, ("dog", "out"): (3, 4)}, "M")])
+    gap = audit.estimate("typical_gap")
     assert gap.low is None
     number = f"{100 * float(gap):.1f}"
     assert float(number) > 10
-    for text in (Page(html(both)).text, markdown(both), str(both), both._repr_html_()):
+    for text in (
+        Page(html(audit)).text,
+        markdown(audit),
+        str(audit),
+        audit._repr_html_(),
+    ):
         assert number not in text
 
 

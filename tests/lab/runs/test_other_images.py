@@ -93,7 +93,7 @@ def test_a_stopped_run_ends_like_one_that_was_not_stopped(
     late = Late()
     again = run(classifier, sources, size, tmp_path / "undisturbed", engine=late)
     assert again == undisturbed
-    assert len(late.asked) == 1, "only the batch of the file that is no image"
+    assert len(late.submitted) == 1, "only the batch of the file that is no image"
 
 
 def test_another_batch_is_computed_again(

@@ -1,9 +1,9 @@
-"""Fitting on a folder: once for all methods, parts of chains, and what cannot be fitted there."""
+"""Fitting on reference images: once for all methods, parts of chains, and on folds."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,8 @@ import torch
 from checks import picture
 from fits import fit_on
 from internals import (
-    Adapter,
     ImageSource,
-    Needs,
+    Job,
     ReferenceBatch,
     UsesTexts,
     WorkUnit,
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fair_tta.errors.SmallReferenceW
 
 @dataclass(frozen=True)
 class Centre(FittedMethod, UsesTexts):
-    """Knows the mean of the reference, as a second stage may."""
+    """A second stage that is fitted: it knows the mean of the reference."""
 
     reference: Reference | None = None
 
@@ -49,24 +48,6 @@ class Centre(FittedMethod, UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: Any) -> Outcome:
         return self.adapt(task, features)
-
-
-@dataclass(frozen=True)
-class Labelled(FittedMethod):
-    """Cannot do without labels."""
-
-    reference: Reference | None = None
-    needs = Needs(sensitive=True, reference=True, reference_sensitive=True)
-    _learn, adapt = Centre._learn, Centre.adapt
-
-
-@dataclass(frozen=True)
-class InItsOwnWay(Adapter):
-    """Is fitted, but not as the others are."""
-
-    reference: None = None
-    needs = Needs(sensitive=True, reference=True)
-    adapt = Centre.adapt
 
 
 @pytest.fixture
@@ -84,105 +65,89 @@ def clf() -> FairTPTClassifier:
     )
 
 
-def test_pictures_are_encoded_once_for_all_methods(
+def send(job: Job) -> tuple[Job, Callable[[WorkUnit], Any]]:
+    """The job as another process receives it, and its worker there."""
+    sent = pickle.loads(pickle.dumps(job))
+    begin = start_worker(sent, torch.get_num_threads())
+    return sent, lambda unit: begin(unit)()
+
+
+def test_images_are_encoded_once_for_all_methods(
     clf: FairTPTClassifier, folder: Path
 ) -> None:
-    seen: list[int] = []
+    passes: list[None] = []
+    progress: list[tuple[int, int | None]] = []
     model: Any = clf._backend.model  # type: ignore[attr-defined]
-    hook = model.vision_model.register_forward_pre_hook(lambda _, args, more: seen.append(1),
-                                                        with_kwargs=True)  # fmt: skip
-    told: list[tuple[int, int | None]] = []
+    hook = model.vision_model.register_forward_pre_hook(lambda *_: passes.append(None))
     adapters: dict[str, Any] = {
-        "zero-shot": ZeroShot(), "balance": LogitBalance(), "chain": FairTPT() >> Centre(),
-    }  # fmt: skip
-    found = fit_on_folder(
-        clf, adapters, folder, progress=lambda done, total: told.append((done, total))
+        "zero-shot": ZeroShot(),
+        "balance": LogitBalance(),
+        "chain": FairTPT() >> Centre(),
+    }
+    fitted = fit_on_folder(
+        clf, adapters, folder, progress=lambda *counts: progress.append(counts)
     )
     hook.remove()
-    assert (
-        len(seen) <= 3 + 2
-    )  # batches, and the picture by which each method knows the model
-    assert told == [(0, None), (3, None), (6, None), (7, None)]
-    assert found.adapters["zero-shot"] == ZeroShot()
-    pictures = [folder / f"{i}.png" for i in range(7)]
-    balance, chain = fit_on(LogitBalance(), clf, pictures), found.adapters["chain"]
-    ours: Any = found.adapters["balance"]
-    for name, value in balance.reference.tensors.items():  # type: ignore[union-attr]
-        torch.testing.assert_close(
-            ours.reference.tensors[name], value, rtol=1e-4, atol=1e-5
-        )
-    assert chain.then.reference.images == 7  # type: ignore[attr-defined]
-    assert found.provenance["images"] == 7
-    assert found.provenance["methods"] == ["balance", "chain"]
-    assert [("broken.png" in text) for text in found.left_out] == [True]
+    # three batches, and the image by which each method knows the model
+    assert len(passes) <= 3 + 2
+    assert progress == [(0, None), (3, None), (6, None), (7, None)]
+    assert fitted.adapters["zero-shot"] == ZeroShot()
+    alone: Any = fit_on(LogitBalance(), clf, [folder / f"{i}.png" for i in range(7)])
+    balance: Any = fitted.adapters["balance"]
+    for name, tensor in alone.reference.tensors.items():
+        ours = balance.reference.tensors[name]
+        torch.testing.assert_close(ours, tensor, rtol=1e-4, atol=1e-5)
+    chain: Any = fitted.adapters["chain"]
+    assert chain.then.reference.images == 7
+    assert fitted.provenance["images"] == 7
+    assert fitted.provenance["methods"] == ["balance", "chain"]
+    (left_out,) = fitted.left_out
+    assert "broken.png" in left_out
 
 
 def test_the_digest_is_of_contents_whatever_their_names(
     clf: FairTPTClassifier, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    other = tmp_path_factory.mktemp("other")
+    renamed = tmp_path_factory.mktemp("renamed")
     for i in range(7):
-        (other / f"{9 - i}.png").write_bytes((folder / f"{i}.png").read_bytes())
-    digests = {
-        fit_on_folder(clf, {"b": LogitBalance()}, f).provenance["sha256"]
-        for f in (folder, other)
-    }
-    assert len(digests) == 1
+        (renamed / f"{9 - i}.png").write_bytes((folder / f"{i}.png").read_bytes())
+    first, second = (
+        fit_on_folder(clf, {"b": LogitBalance()}, reference).provenance["sha256"]
+        for reference in (folder, renamed)
+    )
+    assert first == second
 
 
-def test_what_was_learnt_goes_to_other_processes(
+def test_fitted_methods_go_to_other_processes(
     clf: FairTPTClassifier, folder: Path
 ) -> None:
     balance = fit_on(LogitBalance(), clf, [picture(i) for i in range(9)])
     job = make_job(clf, [balance], "miniature")
-    unit = WorkUnit((ImageSource("x", str(folder / "3.png")),), 0, job.queries())
-    sent = pickle.loads(pickle.dumps(job))
+    sent, work = send(job)
     assert sent.adapters == job.adapters
     assert sent.digests == job.digests
-    (answers,) = start_worker(sent, torch.get_num_threads())(unit)()
-    assert not isinstance(answers, str)
-    (answer,) = answers
-    expected = clf.with_adapter(balance).predict(folder / "3.png")
-    assert answer.prediction.probabilities == pytest.approx(
-        expected.probabilities, abs=1e-4
-    )
-    other = make_job(
-        clf, [fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])], "miniature"
-    )
-    assert other.digests[:2] == job.digests[:2]
-    assert other.digests[2] != job.digests[2]
+    source = ImageSource("x", str(folder / "3.png"))
+    (rows,) = work(WorkUnit((source,), 0, job.queries()))
+    expected = clf.with_adapter(balance).predict(folder / "3.png").probabilities
+    assert rows[0].prediction.probabilities == pytest.approx(expected, abs=1e-4)
+    unlike = fit_on(LogitBalance(), clf, [picture(i) for i in range(8)])
+    *model_and_questions, methods = make_job(clf, [unlike], "miniature").digests
+    assert model_and_questions == list(job.digests[:2])
+    assert methods != job.digests[2]
 
 
-def test_shared_pictures_are_known_by_content(
+def test_shared_images_are_known_by_content(
     clf: FairTPTClassifier, folder: Path
 ) -> None:
     path = folder / "3.png"
-    padded = folder / "padded"  # as long as another, and not the same
-    padded.write_bytes(path.read_bytes()[:-1] + b"?")
-    asked = [ImageSource("x", str(p)) for p in (path, padded, folder / "missing")]
+    same_size = folder / "same size"
+    same_size.write_bytes(path.read_bytes()[:-1] + b"?")
+    images = [ImageSource("x", str(p)) for p in (path, same_size, folder / "missing")]
     methods = {"b": LogitBalance()}
-    found = fit_on_folder(clf, methods, folder, asked, reference_is_data=True)
-    assert found.provenance["shared"] == 1
+    fitted = fit_on_folder(clf, methods, folder, images, reference_is_data=True)
+    assert fitted.provenance["shared"] == 1
     with pytest.raises(FairTTAError, match=r"has 1 of the images to be classified"):
-        fit_on_folder(clf, methods, folder, asked)
-
-
-@pytest.mark.parametrize(
-    ("adapter", "message"),
-    [
-        (
-            Labelled(),
-            r"'m' needs the attribute values of its reference images, .*sensitive=values",
-        ),
-        (InItsOwnWay(), "'m' cannot be fitted on a folder: no FittedMethod"),
-        (ZeroShot(), r"a reference goes with a method that is to be fitted \(got m\)"),
-    ],
-)
-def test_what_cannot_be_fitted_on_a_folder(
-    clf: FairTPTClassifier, folder: Path, adapter: Any, message: str
-) -> None:
-    with pytest.raises(FairTTAError, match=message):
-        fit_adapters(clf, {"m": adapter}, folder, list)
+        fit_on_folder(clf, methods, folder, images)
 
 
 def test_without_a_folder_methods_are_cross_fitted(
@@ -190,25 +155,21 @@ def test_without_a_folder_methods_are_cross_fitted(
 ) -> None:
     sources = [ImageSource(path.name, str(path)) for path in sorted(folder.iterdir())]
     methods = {"z": ZeroShot(), "m": LogitBalance()}
-    found = fit_adapters(clf, methods, None, lambda: sources)
-    assert [type(one).__name__ for one in found.adapters.values()] == [
-        "ZeroShot",
-        "CrossFitted",
-    ]
-    assert found.notes[0].startswith("m: cross-fitted on these 7 images without labels")
-    settings = describe_adapter(found.adapters["m"])["settings"]["fits"]["settings"]
-    assert (settings["folds"], settings["images"]) == (5, 7)
-    job = make_job(clf, found.adapters.values(), "miniature")
-    unit = WorkUnit(tuple(sources[:7]), 0, job.queries())
-    sent = pickle.loads(pickle.dumps(job))
-    answers = start_worker(sent, torch.get_num_threads())(unit)()
-    expected = clf.with_adapter(found.adapters["m"]).predict(
-        [s.source for s in sources[:7]]
+    fitted = fit_adapters(clf, methods, None, lambda: sources)
+    assert fitted.adapters["z"] == ZeroShot()
+    assert fitted.notes[0].startswith(
+        "m: cross-fitted on these 7 images without labels"
     )
-    for rows, one in zip(answers, expected, strict=True):
-        assert rows[1].prediction.probabilities == pytest.approx(  # type: ignore[union-attr]
-            one.probabilities, abs=1e-5
-        )
+    crossed = fitted.adapters["m"]
+    settings = describe_adapter(crossed)["settings"]["fits"]["settings"]
+    assert (settings["folds"], settings["images"]) == (5, 7)
+    job = make_job(clf, fitted.adapters.values(), "miniature")
+    _, work = send(job)
+    unit = WorkUnit(tuple(sources[:7]), 0, job.queries())
+    predictions = clf.with_adapter(crossed).predict([s.source for s in sources[:7]])
+    for rows, prediction in zip(work(unit), predictions, strict=True):
+        expected = pytest.approx(prediction.probabilities, abs=1e-5)
+        assert rows[1].prediction.probabilities == expected
 
 
 def test_an_image_that_the_model_fails_on_is_left_out(
@@ -217,24 +178,13 @@ def test_an_image_that_the_model_fails_on_is_left_out(
     picture(9).resize((5, 40)).save(folder / "odd.png")
     encode = clf.encode
 
-    def fail(images: Any, **more: Any) -> Tensor:
+    def fail(images: Any, **options: Any) -> Tensor:
         if any(image.size == (5, 40) for image in images):
             raise RuntimeError("no such shape")
-        return encode(images, **more)
+        return encode(images, **options)
 
     monkeypatch.setattr(clf, "encode", fail)
-    found = fit_on_folder(clf, {"b": LogitBalance()}, folder)
-    assert found.provenance["images"] == 7
-    assert (
-        "cannot use this image of 5 x 40 pixels (RuntimeError: no such"
-        in found.left_out[1]
-    )
-
-
-def test_unfitted_methods_are_refused_before_any_work(clf: FairTPTClassifier) -> None:
-    with pytest.raises(
-        FairTTAError, match="'m' needs the attribute values of its reference"
-    ):
-        fit_adapters(clf, {"m": Labelled()}, None, list)
-    with pytest.raises(FairTTAError, match="LogitBalance has not been fitted"):
-        clf.examine(iter([]), [LogitBalance()])
+    fitted = fit_on_folder(clf, {"b": LogitBalance()}, folder)
+    assert fitted.provenance["images"] == 7
+    reason = "cannot use this image of 5 x 40 pixels (RuntimeError: no such"
+    assert reason in fitted.left_out[1]

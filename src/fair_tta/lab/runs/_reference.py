@@ -295,7 +295,7 @@ def check_fittable(
     """
     if has_reference and all(adapter.is_fitted for adapter in adapters.values()):
         raise FairTTAError(
-            "a reference goes with a method that is to be fitted (got "
+            "a reference needs a method that is fitted on it (got "
             f"{', '.join(adapters) or 'no method'})."
         )
     for name, adapter in adapters.items():
@@ -315,7 +315,8 @@ def check_fittable(
                 )
             if not isinstance(part, FittedMethod):
                 raise FairTTAError(
-                    f"{name!r} cannot be fitted on a folder: no FittedMethod."
+                    f"{name!r} cannot be fitted on a folder: its class should have the base "
+                    "FittedMethod."
                 )
 
 
