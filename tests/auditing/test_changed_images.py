@@ -39,17 +39,26 @@ def test_only_changed_ones_with_both_answers() -> None:
         *(("tpt", f"image {i}") for i in range(5)),
         ("zero", "image 2"),
     ]
-    assert (images[0].before, images[0].after) == ("cat", "dog")
-    assert (images[0].before_probability, images[0].after_probability) == (0.7, 0.6)
+    first = images[0]
+    assert (first.before, first.after) == ("cat", "dog")
+    assert (first.before_probability, first.after_probability) == (0.7, 0.6)
     assert images[3].image.getpixel((0, 0)) == (3, 0, 0)
 
 
-@pytest.mark.parametrize(("methods", "images_per_method"), [(1, 36), (4, 9), (30, 3)])
+@pytest.mark.parametrize(
+    ("methods", "images_per_method"),
+    [
+        (1, 36),
+        (4, 9),
+        (30, 3),
+    ],
+)
 def test_a_few_of_each_method(methods: int, images_per_method: int) -> None:
     changed = ChangedImages([f"m{i}" for i in range(methods)])
     image = Image.new("RGB", (4, 4))
     for i in range(50):
-        changed.add([prediction("cat"), *[prediction("dog")] * methods], f"{i}", image)
+        predictions = [prediction("cat")] + [prediction("dog")] * methods
+        changed.add(predictions, f"{i}", image)
     counts = Counter(image.adapter for image in changed.images(Image.open))
     assert set(counts.values()) == {images_per_method}
     assert len(counts) == methods
@@ -89,7 +98,9 @@ def test_a_copy_is_small_and_has_no_metadata() -> None:
     image = Image.new("RGBA", (640, 320))
     image.info = {"comment": b"taken by somebody", "exif": b"Exif"}
     copy = small_copy(image)
-    assert (copy.size, copy.mode, copy.info) == ((128, 64), "RGB", {})
+    assert copy.size == (128, 64)
+    assert copy.mode == "RGB"
+    assert copy.info == {}
     assert image.size == (640, 320)
     assert image.info["comment"] == b"taken by somebody"
     tiny = Image.new("RGB", (9, 9))

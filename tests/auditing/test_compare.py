@@ -113,7 +113,8 @@ def test_target_confidence_is_corrected_as_the_other_metrics_are() -> None:
 
 
 def test_scores_of_one_run_only_give_no_difference() -> None:
-    scores = Scores(entropy=np.full(N, 0.5), sensitive_entropy={"x": np.full(N, 0.5)})
+    entropy = np.full(N, 0.5)
+    scores = Scores(entropy=entropy, sensitive_entropy={"x": entropy})
     mixed = compare([measure(), measure(AFTER, "after", scores=scores)])
     [comparison] = mixed.document.comparisons
     assert comparison.differences.average_target_confidence.value is None
@@ -136,7 +137,8 @@ def test_several_runs_where_no_two_groups_share_a_class() -> None:
     answers = {"a": ["cat", "dog"], "b": ["cat", "cat"], "c": ["dog", "dog"]}
     audits = []
     for name, answers_of_run in answers.items():
-        audits.append(audit(["cat", "dog"], answers_of_run, ["in", "out"], name=name))
+        columns = (["cat", "dog"], answers_of_run, ["in", "out"])
+        audits.append(audit(*columns, name=name))
     for comparison in compare(audits).document.comparisons:
         assert comparison.adjusted.equalized_odds_difference.value is None
         assert comparison.adjusted.typical_gap.low is None
@@ -175,7 +177,8 @@ def test_runs_of_other_models_keep_their_origin() -> None:
 
 @pytest.mark.parametrize("order", [("known", "unknown"), ("unknown", "known")])
 def test_unknown_answers_are_compared_with_known_ones(order: tuple[str, str]) -> None:
-    answers = {"known": BEFORE, "unknown": np.where(np.arange(N) < 20, "?", BEFORE)}
+    answers = {"known": BEFORE, "unknown": BEFORE.copy()}
+    answers["unknown"][:20] = "?"
     with pytest.warns(UserWarning, match="20 of 600"):
         audits = {name: measure(answers[name], name) for name in answers}
     compared = compare([audits[name] for name in order])

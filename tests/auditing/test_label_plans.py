@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from internals import change_labels, gap_labels, group_labels
 
-Z, POWER = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.8)
+Z = NormalDist().inv_cdf(0.975)
+POWER = NormalDist().inv_cdf(0.8)
 
 
 def connor(loss: float, gain: float) -> int:
-    root = Z * math.sqrt(loss + gain) + POWER * math.sqrt(
-        loss + gain - (gain - loss) ** 2
-    )
-    return math.ceil((root / (gain - loss)) ** 2 - 1e-9)
+    change = gain - loss
+    changed = gain + loss
+    root = Z * math.sqrt(changed) + POWER * math.sqrt(changed - change**2)
+    return math.ceil((root / change) ** 2 - 1e-9)
 
 
 def test_each_group_at_the_accuracy_that_needs_most() -> None:
@@ -24,17 +25,22 @@ def test_each_group_at_the_accuracy_that_needs_most() -> None:
     plan = group_labels(shares, ["man", "woman"], ["blond", "dark"], 0.95)
     assert plan.each == math.ceil((Z / 0.05) ** 2 / 4) == 385
     assert (plan.groups, plan.half_width) == (4, 0.05)
-    assert (plan.rarest_target, plan.rarest_value, plan.rarest_share) == (
-        "dark",
-        "man",
-        0.1,
-    )
+    assert (plan.rarest_target, plan.rarest_value) == ("dark", "man")
+    assert plan.rarest_share == 0.1
     assert plan.at_random == 3850
     never = group_labels(np.array([[1.0, 0.0]]), ["man"], ["blond", "dark"], 0.95)
     assert never.at_random is None
 
 
-@pytest.mark.parametrize(("changed", "n"), [(4, 160), (70, 200), (1, 1), (3, 10_000)])
+@pytest.mark.parametrize(
+    ("changed", "n"),
+    [
+        (4, 160),
+        (70, 200),
+        (1, 1),
+        (3, 10_000),
+    ],
+)
 def test_two_of_three_change_the_same_way(changed: int, n: int) -> None:
     plan = change_labels(changed, n, 0.95)
     share = changed / n
@@ -46,7 +52,11 @@ def test_two_of_three_change_the_same_way(changed: int, n: int) -> None:
 
 @pytest.mark.parametrize(
     ("change", "share", "loss", "gain"),
-    [(-0.05, 0.2, 0.075, 0.125), (0.05, 0.2, 0.075, 0.125), (0.1, 0.02, 0.0, 0.1)],
+    [
+        (-0.05, 0.2, 0.075, 0.125),
+        (0.05, 0.2, 0.075, 0.125),
+        (0.1, 0.02, 0.0, 0.1),
+    ],
 )
 def test_a_gap_that_falls_on_one_group(
     change: float, share: float, loss: float, gain: float

@@ -153,7 +153,15 @@ def test_scores_of_predictions() -> None:
     [run] = measured.to_dict()["runs"]
     assert run["relative_steps"]["n"] == 41
     assert run["relative_steps"]["quantiles"] == pytest.approx(
-        {"0": 0, "0.1": 0.1, "0.25": 0.25, "0.5": 0.5, "0.75": 0.75, "0.9": 0.9, "1": 1}
+        {
+            "0": 0,
+            "0.1": 0.1,
+            "0.25": 0.25,
+            "0.5": 0.5,
+            "0.75": 0.75,
+            "0.9": 0.9,
+            "1": 1,
+        }
     )
     assert run["warnings"] == {"bounded": 41}
     assert run["metrics"]["average_target_confidence"]["value"] == pytest.approx(0.2)
@@ -198,7 +206,10 @@ def test_provenance_may_be_anything() -> None:
 
 def test_the_size_does_not_depend_on_the_images() -> None:
     large = audit(
-        np.tile(TRUTH, 20), np.tile(ANSWERS, 20), np.tile(GENDER, 20), interval=QUICK
+        np.tile(TRUTH, 20),
+        np.tile(ANSWERS, 20),
+        np.tile(GENDER, 20),
+        interval=QUICK,
     )
     assert len(large.to_json()) < 1.1 * len(measure().to_json())
 
