@@ -62,7 +62,8 @@ def to_predictions(
     changed = {}
     if is_changed:
         changed = {name: fetched["after", name] for name in _all_probabilities(adapted)}
-    finite_rows = [p.isfinite().all(1) for p in (changed or before).values()]
+    used = changed or before
+    finite_rows = [p.isfinite().all(1) for p in used.values()]
     is_finite = torch.stack(finite_rows).all(0)
     for name, p in changed.items():
         if is_user_defined:
@@ -124,7 +125,8 @@ def _all_probabilities(outcome: Outcome) -> dict[str, Tensor]:
 
 def is_builtin(adapter: Adapter) -> bool:
     """Return whether a method is of this library, so that its outcome needs no check."""
-    return all(type(part).__module__.startswith("fair_tta.") for part in adapter.parts)
+    modules = [type(part).__module__ for part in adapter.parts]
+    return all(module.startswith("fair_tta.") for module in modules)
 
 
 def fetch_to_cpu(tensors: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
@@ -141,10 +143,10 @@ def fetch_to_cpu(tensors: Mapping[Any, Tensor]) -> dict[Hashable, Tensor]:
     fetched: dict[Hashable, Tensor] = {}
     for names in names_on_device.values():
         # Half precision, counts and flags are exact in float32; some devices have no float64.
-        columns = [
-            rows[name] if rows[name].dtype == torch.float64 else rows[name].float()
-            for name in names
-        ]
+        columns = []
+        for name in names:
+            part = rows[name]
+            columns.append(part if part.dtype == torch.float64 else part.float())
         on_cpu = torch.cat(columns, 1).cpu().double()
         widths = [part.shape[1] for part in columns]
         fetched.update(zip(names, on_cpu.split(widths, 1), strict=True))
@@ -155,10 +157,12 @@ def _named_rows(
     names: Mapping[str, Iterable[str]], probabilities: Mapping[str, Tensor]
 ) -> dict[str, list[dict[str, float]]]:
     """Return ``{attribute: [{value: probability} of each image]}``."""
-    named = {}
+    named: dict[str, list[dict[str, float]]] = {}
     for attribute, p in probabilities.items():
         values = list(names[attribute])
-        named[attribute] = [dict(zip(values, row, strict=True)) for row in p.tolist()]
+        named[attribute] = []
+        for row in p.tolist():
+            named[attribute].append(dict(zip(values, row, strict=True)))
     return named
 
 
@@ -167,7 +171,8 @@ def _entropies(probabilities: Mapping[str, Tensor]) -> dict[str, list[float]]:
     entropies = {}
     for attribute, p in probabilities.items():
         # Rounding may lead out of [0, 1] by a hair.
-        entropies[attribute] = normalised_entropy(p.log()).clamp(0, 1).tolist()
+        of_images = normalised_entropy(p.log()).clamp(0, 1)
+        entropies[attribute] = of_images.tolist()
     return entropies
 
 
@@ -210,7 +215,8 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
 
     # A text instead of a tuple of texts would become a note for each of its letters.
     notes = outcome.warnings
-    if len(notes) not in (0, images) or any(isinstance(n, str) for n in notes):
+    has_texts = any(isinstance(note, str) for note in notes)
+    if len(notes) not in (0, images) or has_texts:
         raise FairTTAError(
             f"{should} return `warnings` as a tuple of texts for each of {images} images, or none "
             f"(got {notes!r:.80})."
@@ -220,7 +226,8 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
 def _check_probabilities(adapter: Adapter, attribute: str, p: Tensor) -> None:
     """Raise unless the rows are probabilities."""
     sums_to_one = (p.sum(1) - 1).abs() < _SUM_TOLERANCE
-    if not bool((p >= 0).all() and sums_to_one.all()):
+    is_probability = (p >= 0).all(1) & sums_to_one
+    if not bool(is_probability.all()):
         name = f"sensitive[{attribute!r}]"
         if attribute == _TARGET:
             name = "probabilities"

@@ -124,6 +124,7 @@ class AnswerTable:
         shape = (len(self.groups), len(self.targets), len(self.targets))
         all_counts = []
         for answers in self.answers:
+            # One number for each combination of group, class and answer.
             flat = np.ravel_multi_index((self.group_codes, self.truth, answers), shape)
             counts = np.bincount(flat, self.times, math.prod(shape))
             all_counts.append(counts.reshape(shape).astype(np.int64))
@@ -245,6 +246,7 @@ class AnswerTable:
         """
         if self.clusters is None or not mask.any():
             return 1.0
+        # The effect depends on how much images of a cluster agree in these values.
         clusters = self.clusters[mask]
         effect = design_effect(values[mask].astype(np.float64), clusters)
         weight = 1 / max(1.0, effect)

@@ -151,6 +151,7 @@ def list_names(names: Sequence[str]) -> str:
 
 def small_group_sentences(sizes: Mapping[str, int]) -> list[str]:
     """Return sentences on groups that have few images or none, from ``{name: images}``."""
+    # Few images make a figure uncertain, none leave it out: two sentences.
     small = [f"{name} (n = {n})" for name, n in sizes.items() if 0 < n < SMALL_GROUP]
     empty = [name for name, n in sizes.items() if n == 0]
     sentences = []

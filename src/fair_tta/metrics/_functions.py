@@ -238,6 +238,7 @@ average_sensitive_indifference = metric_function(_of_probabilities, _INDIFFERENC
 
 def template_of(definition: MetricDefinition) -> Callable[..., Estimate]:
     """Return the template with the parameters that a definition needs."""
+    # Metrics of scores take the scores; the others take answers, and groups if they need them.
     if isinstance(definition, CustomMetric) and definition.score == "entropy":
         return _of_probabilities
     if isinstance(definition, CustomMetric) and definition.score == "confidence":

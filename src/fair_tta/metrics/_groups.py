@@ -289,6 +289,7 @@ def _rates_of_class(
 ) -> ClassRates:
     """Return the rates of one class in one group."""
     target = table.targets[class_code]
+    # Each rate is the share of images of its own that get this answer.
     in_class = in_group & (table.truth == class_code)
     in_others = in_group & (table.truth != class_code)
     is_answered = table.answers[run] == class_code

@@ -91,6 +91,7 @@ def gap_between_groups(rates: Floats) -> Floats:
 
     NaN where fewer than two groups have a rate.
     """
+    # Of two numbers `fmax` and `fmin` take the one that is not NaN.
     gap: Floats = np.fmax.reduce(rates, -2) - np.fmin.reduce(rates, -2)
     groups_with_rate = (~np.isnan(rates)).sum(-2)
     return np.where(groups_with_rate < 2, np.nan, gap)

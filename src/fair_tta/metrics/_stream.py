@@ -112,6 +112,7 @@ class MetricStream:
         has_all_rows: bool = False,
     ) -> AnswerTable:
         """Return a table with an entry for each distinct row, and how often it came."""
+        # Rows become columns again: labels, answers and the values of each attribute.
         truth, answers, *values = zip(*counts, strict=True) if counts else ((), ())
         table = read_answer_table(
             truth,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -88,7 +88,8 @@ class PromptSet:
 
     def trim(self, tokens: Tokens) -> PromptSet:
         """Return the prompts with `tokens`, which have fewer columns of padding."""
-        return PromptSet(self.texts, tokens, self.slots[:, : tokens.ids.shape[1]])
+        length = tokens.ids.shape[1]
+        return PromptSet(self.texts, tokens, self.slots[:, :length])
 
     def shift(self, offset: int | Tensor) -> PromptSet:
         """Return the prompts for the copy of the context that begins at vector `offset`.
@@ -105,7 +106,8 @@ class PromptSet:
         ``[prompts, length, width] -> [..., prompts, length, width]``, differentiable in both.
         """
         vectors = context[..., self.slots.clamp(min=0), :]
-        return torch.where((self.slots >= 0).unsqueeze(-1), vectors, embeddings)
+        is_context = (self.slots >= 0).unsqueeze(-1)
+        return torch.where(is_context, vectors, embeddings)
 
 
 def concatenate_prompts(sets: Sequence[PromptSet]) -> PromptSet:
@@ -125,7 +127,8 @@ def concatenate_prompts(sets: Sequence[PromptSet]) -> PromptSet:
 
 def fixed_prompts(tokens: Tokens, sentences: Sequence[str]) -> PromptSet:
     """Return whole sentences, which hold none of the context."""
-    return PromptSet(tuple(sentences), tokens, torch.full_like(tokens.ids, -1))
+    slots = torch.full_like(tokens.ids, -1)
+    return PromptSet(tuple(sentences), tokens, slots)
 
 
 def align(sequence: Sequence[int], reference: Sequence[int]) -> list[int]:
@@ -244,7 +247,8 @@ class SharedContext:
             if key not in vectors_of_ids:
                 vectors_of_ids[key] = align(template_ids, self.token_ids)
             # Positions count real tokens, columns also padding, which may be on the left.
-            columns = tokens.mask[row].nonzero().flatten().cpu()[positions]
+            columns = tokens.mask[row].nonzero().flatten().cpu()
+            columns = columns[positions]
             slots[row, columns] = slots.new_tensor(vectors_of_ids[key])
         slots = slots.to(tokens.ids.device)
         return PromptSet(texts, tokens, slots, self._further_prompts(prompts))
@@ -361,7 +365,8 @@ def _variants_by_part(prompts: Sequence[Prompt], index: int) -> dict[int, list[s
     Names of the neighbouring prompts help where a tokenizer of whole words knows no probe word.
     """
     prompt = prompts[index]
-    neighbours = (prompts[index - 1], prompts[(index + 1) % len(prompts)])
+    following = (index + 1) % len(prompts)
+    neighbours = (prompts[index - 1], prompts[following])
     variants: dict[int, list[str]] = {}
     for i, part in enumerate(prompt.parts):
         if part.slot is None:
@@ -387,8 +392,12 @@ def _changed_span(ids: list[int], variants: list[list[int]]) -> range:
 
 def _common_prefix_length(sequences: list[list[int]]) -> int:
     """Return the length of the beginning that all sequences have in common."""
-    columns = zip(*sequences, strict=False)
-    return len(list(takewhile(lambda column: len(set(column)) == 1, columns)))
+    length = 0
+    for tokens in zip(*sequences, strict=False):
+        if len(set(tokens)) > 1:
+            break
+        length += 1
+    return length
 
 
 def find_context(

@@ -263,8 +263,10 @@ class Task:
         features = unit_features(self._raw_features(prompts))
         if prompts.further is None:
             return features
-        further = self.own_features(prompts.further).unflatten(0, (len(prompts), -1))
-        return unit_features(torch.cat([features.unsqueeze(1), further], 1).mean(1))
+        further = self.own_features(prompts.further)
+        further = further.unflatten(0, (len(prompts), -1))
+        of_templates = torch.cat([features.unsqueeze(1), further], 1)
+        return unit_features(of_templates.mean(1))
 
     def _raw_features(self, prompts: PromptSet) -> Tensor:
         """Return features of prompts from the model's own call, not normalised."""
@@ -282,7 +284,8 @@ class Task:
         """
         if len(prompts) > _MAX_PROMPTS_TOGETHER:
             parts = prompts.parts(_MAX_PROMPTS_TOGETHER)
-            return torch.cat([self.encode(part, context) for part in parts], dim=-2)
+            features_of_parts = [self.encode(part, context) for part in parts]
+            return torch.cat(features_of_parts, dim=-2)
         short, embeddings = self._embedded(prompts)
         spliced = short.splice(embeddings, context)
         episodes = spliced.reshape(-1, *spliced.shape[-3:])
@@ -340,7 +343,8 @@ class Task:
 
         A block has several episodes only if it has all prompts.
         """
-        prompts_at_once = max(1, tokens // self._shortened(prompts).tokens.ids.shape[1])
+        length = self._shortened(prompts).tokens.ids.shape[1]
+        prompts_at_once = max(1, tokens // length)
         episodes_at_once = max(1, prompts_at_once // len(prompts))
         parts = prompts.parts(prompts_at_once)
         blocks = []
@@ -382,7 +386,8 @@ class Task:
         ``[..., n, dim], [..., k, dim] -> [..., n, k]``
         """
         dtype = torch.promote_types(images.dtype, texts.dtype)
-        return self.scale * (images.to(dtype) @ texts.to(dtype).transpose(-1, -2))
+        cosines = images.to(dtype) @ texts.to(dtype).transpose(-1, -2)
+        return self.scale * cosines
 
     def log_probabilities(self, images: Tensor, texts: Tensor) -> Tensor:
         """Return ``log softmax(scale * cosine)``, shaped as `logits`."""

@@ -36,39 +36,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for i in range(12):
         name = f"{i}{HOSTILE}.png"
         picture(i).save(images / name)
-        rows.append(
-            [
-                name,
-                (CAT, DOG)[i % 2],
-                f"{'ab'[i // 2 % 2]}{HOSTILE}",
-                (CAT, DOG)[i % 3 > 0],
-            ]
-        )
+        label = (CAT, DOG)[i % 2]
+        answer = CAT if i % 3 == 0 else DOG
+        rows.append([name, label, f"{'ab'[i // 2 % 2]}{HOSTILE}", answer])
     (images / f"broken{HOSTILE}.png").write_bytes(b"no image")
     rows += [
         [f"broken{HOSTILE}.png", CAT, f"a{HOSTILE}", CAT],
         [f"C:\\other\\gone{HOSTILE}.png", DOG, f"a{HOSTILE}", CAT],
         [f"C:\\other\\1{HOSTILE}.png", "", f"a{HOSTILE}", CAT],
     ]
+    header = ["path", f"class{HOSTILE}", PLACE, "label"]
     for file in (f"labels{HOSTILE}.csv", f"other{HOSTILE}.csv"):
         with (tmp_path / file).open("w", encoding="utf-8", newline="") as out:
-            csv.writer(out).writerows(
-                [["path", f"class{HOSTILE}", PLACE, "label"], *rows]
-            )
+            csv.writer(out).writerows([header, *rows])
     (tmp_path / f"m{HOSTILE}.py").write_text("raise ValueError('\\x1b[2J')\n")
     return tmp_path
 
 
 def labelled(folder: Path) -> list[str]:
-    return [
-        *(
-            "--labels",
-            str(folder / f"labels{HOSTILE}.csv"),
-            "--sensitive-column",
-            PLACE,
-        ),
-        *("--target-column", f"class{HOSTILE}"),
-    ]
+    options = ["--labels", str(folder / f"labels{HOSTILE}.csv")]
+    options += ["--sensitive-column", PLACE]
+    return [*options, "--target-column", f"class{HOSTILE}"]
 
 
 NAMES = ["--targets", "cat,dog", "--sensitive", "a,b"]

@@ -43,7 +43,7 @@ def test_every_metric_of_an_audit_has_words() -> None:
 def test_page_and_card_have_the_same_legend() -> None:
     audit = sample(n=60)
     legend = legends.metric_legend(audit.document)
-    assert "their intervals allow for all comparisons made" in legend
+    assert "allow for all 2 comparisons (Holm)" in legend
     assert legend in html(audit)
     assert legend in markdown(audit)
     assert "comparisons" not in legends.metric_legend(sample(n=60, runs="ab").document)

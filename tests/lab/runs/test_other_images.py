@@ -101,23 +101,22 @@ def test_another_batch_is_computed_again(
 ) -> None:
     """After another batch size, a shorter list or another order."""
     folder = tmp_path / "all in one"
-    for size, some in (
+    for size, batch_sources in (
         (3, sources),
         (5, sources),
         (5, sources[1:]),
         (3, sources[::-1]),
     ):
-        expected = run(classifier, some, size, tmp_path / f"{size} {some[0].name}")
-        for answers, others in zip(
-            run(classifier, some, size, folder), expected, strict=True
-        ):
-            assert isinstance(answers, str) == isinstance(others, str)
-            for answer, other in zip(answers, others, strict=True):
-                # rows of zero-shot are kept, and have the last digits of their first batch
-                if isinstance(answer, Prediction) and isinstance(other, Prediction):
-                    assert answer.probabilities == pytest.approx(
-                        other.probabilities, abs=1e-6
-                    )
+        fresh_folder = tmp_path / f"{size} {batch_sources[0].name}"
+        expected = run(classifier, batch_sources, size, fresh_folder)
+        answers = run(classifier, batch_sources, size, folder)
+        for predictions, fresh in zip(answers, expected, strict=True):
+            assert isinstance(predictions, str) == isinstance(fresh, str)
+            for prediction, same in zip(predictions, fresh, strict=True):
+                # Rows of zero-shot are stored, and have the last digits of their first batch.
+                if isinstance(prediction, Prediction) and isinstance(same, Prediction):
+                    probabilities = pytest.approx(same.probabilities, abs=1e-6)
+                    assert prediction.probabilities == probabilities
 
 
 def test_answers_are_those_of_predict(

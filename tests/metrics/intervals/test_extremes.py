@@ -149,9 +149,24 @@ def upper_end_by_hand(t: Any, z: Any, error: float = 0.025) -> float:
     return float(max(ends))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_against_the_formulas(seed: int) -> None:
-    table = drawn(seed, groups=2 + seed % 4, n=200 + 60 * (seed % 5))
+def overtaken(seed: int, n: int = 800) -> AnswerTable:
+    """The clearly worst of three groups improves, and another group becomes the worst."""
+    generator = np.random.default_rng(seed)
+    truth = generator.integers(0, 2, n)
+    group = generator.integers(0, 3, n)
+    answers = []
+    for accuracies in ([0.3, 0.9, 0.8], [0.9, 0.5, 0.8]):
+        is_right = generator.random(n) < np.array(accuracies)[group]
+        answers.append(np.where(is_right, truth, 1 - truth))
+    return table_of(3, 2, truth, group, *answers)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [drawn(seed, 2 + seed % 4, n=200 + 60 * (seed % 5)) for seed in range(8)]
+    + [overtaken(seed) for seed in range(2)],
+)
+def test_against_the_formulas(table: AnswerTable) -> None:
     estimates = {
         figure.name: estimate
         for figure, estimate in zip(FIGURES, changes(table), strict=True)

@@ -64,10 +64,34 @@ def percent_legend(document: doc.AuditDocument) -> str:
 
 def difference_legend(document: doc.AuditDocument) -> str:
     """Return what differences are taken from, and what their intervals are corrected for."""
-    legend = f"Differences from {document.runs[0].name} are paired, in points"
-    if document.compared:
-        legend += "; their intervals allow for all comparisons made"
-    return legend
+    legend = f"Differences from {document.runs[0].name} are paired, in points."
+    return f"{legend} {correction_note(document, 'metrics')}".rstrip()
+
+
+def correction_note(
+    document: doc.AuditDocument, corrected: str = "", uncorrected: str = ""
+) -> str:
+    """Return which intervals of changes are corrected, empty if there was one comparison.
+
+    Args:
+        document: the audit.
+        corrected: what they allow for all comparisons of.
+        uncorrected: what they do not.
+    """
+    if not document.compared:
+        return ""
+    notes = []
+    if corrected:
+        notes.append(
+            f"Intervals of changes of {corrected} allow for all {document.compared} "
+            "comparisons (Holm)."
+        )
+    if uncorrected:
+        notes.append(
+            f"Intervals of changes of {uncorrected} do not allow for the number of "
+            "comparisons."
+        )
+    return " ".join(notes)
 
 
 def metric_legend(document: doc.AuditDocument) -> str:
@@ -75,7 +99,7 @@ def metric_legend(document: doc.AuditDocument) -> str:
     legend = f"{percent_legend(document)}."
     if document.comparisons:
         legend += (
-            f" {difference_legend(document)}. Better or worse: the interval excludes 0."
+            f" {difference_legend(document)} Better or worse: the interval excludes 0."
         )
     return legend
 
@@ -104,11 +128,9 @@ def pseudo_eod_title(document: doc.AuditDocument) -> str:
     """Return the title of the table of EOD by labels and by the model's beliefs."""
     title = (
         "Equalized odds difference (EOD) in points, by labels and by the model's own zero-shot "
-        "beliefs (pseudo-EOD)"
+        "beliefs (pseudo-EOD)."
     )
-    if document.compared:
-        title += "; intervals of changes do not allow for the number of methods"
-    return title
+    return f"{title} {correction_note(document, uncorrected='both')}".rstrip()
 
 
 def cluster_sentence(document: doc.AuditDocument) -> str:

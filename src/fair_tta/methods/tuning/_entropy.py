@@ -24,17 +24,21 @@ def normalised_entropy(log_probabilities: Tensor) -> Tensor:
     probabilities = log_probabilities.exp()
     # The clamp keeps 0 * -inf (and its gradient) from becoming NaN.
     logs = log_probabilities.clamp(min=torch.finfo(log_probabilities.dtype).min)
-    return (probabilities * -logs).sum(-1) / math.log(log_probabilities.shape[-1])
+    entropy_in_nats = (probabilities * -logs).sum(-1)
+    classes = log_probabilities.shape[-1]
+    return entropy_in_nats / math.log(classes)
 
 
 def entropy(log_probabilities: Tensor) -> Tensor:
     """Return the entropy in nats, between 0 and ``log K``: ``[..., K] -> [...]``."""
-    return normalised_entropy(log_probabilities) * math.log(log_probabilities.shape[-1])
+    classes = log_probabilities.shape[-1]
+    return normalised_entropy(log_probabilities) * math.log(classes)
 
 
 def marginal(log_probabilities: Tensor) -> Tensor:
     """Return the log of the mean probability over views: ``[..., views, K] -> [..., K]``."""
-    return log_probabilities.logsumexp(-2) - math.log(log_probabilities.shape[-2])
+    views = log_probabilities.shape[-2]
+    return log_probabilities.logsumexp(-2) - math.log(views)
 
 
 def count_kept(views: int, rho: float) -> int:
@@ -50,7 +54,8 @@ def most_confident(log_probabilities: Tensor, rho: float) -> Tensor:
     Ties are in the order of the views: ``[..., views, K] -> [..., kept]``
     """
     order = normalised_entropy(log_probabilities).argsort(dim=-1, stable=True)
-    return order[..., : count_kept(order.shape[-1], rho)]
+    kept = count_kept(order.shape[-1], rho)
+    return order[..., :kept]
 
 
 def check_rho(rho: float) -> None:

@@ -196,7 +196,8 @@ def _feature_gradients(
         of_each_image = features.detach().expand(len(views), -1, -1)
         leaf = of_each_image.to(dtype, copy=True).requires_grad_()
         loss = term.loss(task, views.to(dtype), leaf).sum()
-    return torch.autograd.grad(loss, leaf)[0].to(features.dtype)
+    (gradient,) = torch.autograd.grad(loss, leaf)
+    return gradient.to(features.dtype)
 
 
 def confident_views(task: Task, views: Tensor, rho: float) -> Tensor:
@@ -241,7 +242,8 @@ def tune(
         if context is not start:
             return term_gradient(task, term, views, context)
         # At the start it is the same for all weights, rates and losses that have the term.
-        digest = blake2b(views.cpu().numpy().tobytes(), digest_size=16).digest()
+        content = views.cpu().numpy().tobytes()
+        digest = blake2b(content, digest_size=16).digest()
         key = "gradient", term, context.shape[1], views.shape, digest
         make = partial(initial_gradient, task, term, views, context)
         return task.remember(key, make)
@@ -254,7 +256,8 @@ def tune(
                 of_terms.append(gradient_of_term(term, context))
             else:
                 of_terms.append(torch.zeros_like(context))
-        return combine(aggregator, torch.stack(of_terms, dim=1)), of_terms[0]
+        combined = combine(aggregator, torch.stack(of_terms, dim=1))
+        return combined, of_terms[0]
 
     def target_gradient_at(points: Tensor) -> Tensor:
         """Return the target's gradients at ``[points, images, vectors, width]`` contexts."""
@@ -343,7 +346,8 @@ def _tuned_features(
             "all prompts",
             lambda: concatenate_prompts([task.target_prompts, *prompt_sets]),
         )
-        sizes = [len(task.targets), *(len(prompts) for prompts in prompt_sets)]
+        sizes = [len(task.targets)]
+        sizes += [len(prompts) for prompts in prompt_sets]
         encoded = task.encode_many(all_prompts, tuned.context)
         target, *sensitive = encoded.split(sizes, dim=1)
         return target, dict(zip(attributes, sensitive, strict=True))

@@ -86,7 +86,8 @@ class Loss(Protocol):
 def objective_of(loss: Loss, task: Task) -> Objective:
     """Return the objective of a loss for a task, made once; raise if it is not a loss."""
     should = "`loss` should be hashable and have a method `objective` that returns an Objective"
-    if not isinstance(loss, Hashable) or not callable(getattr(loss, "objective", None)):
+    has_objective = callable(getattr(loss, "objective", None))
+    if not isinstance(loss, Hashable) or not has_objective:
         raise FairTTAError(f"{should} (got {loss!r}).")
     objective = task.remember((loss, "objective"), lambda: loss.objective(task))
     if not isinstance(objective, Objective) or not objective.terms:
@@ -209,4 +210,5 @@ def per_target_context(prompts: PromptSet, copies: int, vectors: int) -> PromptS
 
 
 def _target_term(task: Task) -> Term:
-    return Term(task.target_prompts, ((1, len(task.targets)),), 1)
+    shape = (1, len(task.targets))
+    return Term(task.target_prompts, (shape,), 1)

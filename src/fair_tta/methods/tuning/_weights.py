@@ -44,8 +44,10 @@ class ImageTower:
         names = tuned_weight_names(task, every_weight)
         module = _vision_module(task.backend)
         parameters = dict(module.named_parameters())
-        flat = torch.cat([parameters[name].detach().flatten() for name in names])
-        start = flat if flat.dtype == torch.float64 else flat.float()
+        weights = [parameters[name].detach().flatten() for name in names]
+        start = torch.cat(weights)
+        if start.dtype != torch.float64:
+            start = start.float()
         return cls(module, names, start, task.backend)
 
     def encode(self, weights: Tensor, pixels: Tensor) -> Tensor:
@@ -85,7 +87,8 @@ class ImageTower:
         parameters = dict(self.module.named_parameters())
         sizes = [parameters[name].numel() for name in self.names]
         replaced = {}
-        for name, numbers in zip(self.names, weights.split(sizes), strict=True):
+        parts = weights.split(sizes)
+        for name, numbers in zip(self.names, parts, strict=True):
             like = parameters[name]
             replaced[name] = numbers.view_as(like).to(like.dtype)
         pixels = pixels.to(self.backend.device, self.backend.dtype)
@@ -94,7 +97,8 @@ class ImageTower:
 
 def _batches(pixels: Tensor) -> tuple[Tensor, ...]:
     """Split pixels into as many images as the tower takes at once."""
-    batches: tuple[Tensor, ...] = pixels.split(views_per_pass(pixels.shape[-2:]))
+    images_at_once = views_per_pass(pixels.shape[-2:])
+    batches: tuple[Tensor, ...] = pixels.split(images_at_once)
     return batches
 
 
@@ -244,7 +248,8 @@ class WeightTuning(PixelAdapter):
         descents = []
         views_kept = []
         for image, zero_shot_features in zip(images, zero_shot, strict=True):
-            pixels = vision.pixels(image).to(task.backend.device, task.backend.dtype)
+            pixels = vision.pixels(image)
+            pixels = pixels.to(task.backend.device, task.backend.dtype)
             tuned_features, descent, n_views = self._tune(
                 task, tower, pixels, zero_shot_features
             )
