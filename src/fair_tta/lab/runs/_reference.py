@@ -342,13 +342,15 @@ def fit_adapters(
     Args:
         kept: see `fit_on_images`.
     """
-    notes_of_saved = [
-        f"{name}: fitted elsewhere, on {part._checked_reference().images} images; "
-        "whether some of them are classified here is not known."
-        for name, adapter in adapters.items()
-        for part in adapter.parts
-        if isinstance(part, FittedMethod) and part.is_fitted
-    ]
+    notes_of_saved = []
+    for name, adapter in adapters.items():
+        for part in adapter.parts:
+            if isinstance(part, FittedMethod) and part.is_fitted:
+                n_images = part._checked_reference().images
+                notes_of_saved.append(
+                    f"{name}: fitted elsewhere, on {n_images} images; "
+                    "whether some of them are classified here is not known."
+                )
     if reference is not None:
         ready = fit_on_folder(
             classifier,
