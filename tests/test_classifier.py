@@ -596,7 +596,7 @@ def test_progress_bar(
 
 def test_with_adapter_shares_the_text_side(clf: FairTPTClassifier) -> None:
     calls = []
-    layer = clf._backend.layer  # type: ignore[attr-defined]
+    layer = clf._backend.embedding_layer  # type: ignore[attr-defined]
     with layer.register_forward_hook(lambda *_: calls.append(1)):
         clf.predict(picture())
         assert calls
@@ -783,7 +783,7 @@ def test_a_strategy_of_ones_own_must_keep_its_word(
 
     clf = FairTPTClassifier(backend, TARGETS, SENSITIVE, TEMPLATE, views=TooFew())
     with pytest.raises(
-        FairTTAError, match=r"should give an array \[3, 32, 32, 3\].*got \[2, 32,"
+        FairTTAError, match=r"should return an array \[3, 32, 32, 3\].*got \[2, 32,"
     ):
         clf.predict(picture())
 
