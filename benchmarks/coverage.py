@@ -784,11 +784,9 @@ def lowest_coverage(n: int, most: float = 0.6) -> float:
 
 def problems(all_tallies: Mapping[str, Mapping[str, Tally]]) -> Iterator[str]:
     """Print summaries over designs, and yield the bars that are missed."""
-    false_shares, powers, coverages = (
-        defaultdict(list),
-        defaultdict(list),
-        defaultdict(list),
-    )
+    coverages = defaultdict(list)
+    false_shares = defaultdict(list)
+    powers = defaultdict(list)
     for design, tallies in all_tallies.items():
         for name, tally in tallies.items():
             coverages[name].append((tally.holds, design))

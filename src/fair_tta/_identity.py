@@ -269,6 +269,7 @@ def weights_hash(model: nn.Module) -> str | None:
     tensors.
     """
     digest = sha256()
+    # Sorted by name, so that the order in which modules were registered does not matter.
     try:
         for name, tensor in sorted(model.state_dict().items()):
             if not isinstance(tensor, Tensor):
@@ -308,6 +309,7 @@ def feature_identity(backend: Any, views: Any) -> dict[str, Any]:
     is known by the features of that image; the others also by how they are built, as the same
     weights give other features with another activation.
     """
+    # A user-defined backend may have no module, or weights that cannot be read.
     model = getattr(backend, "model", None)
     weights = weights_hash(model) if isinstance(model, nn.Module) else None
     preprocess: Callable[[list[Image.Image]], Tensor | None] | None

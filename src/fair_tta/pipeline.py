@@ -96,6 +96,7 @@ class FairPipeline:
         self.urls = urls
         self.timeout = timeout
         self.private_urls = private_urls
+        # Passed on to each classifier; one cache, so that images are encoded once for all labels.
         self._options = {
             "views": views,
             "seed": seed,
@@ -174,6 +175,7 @@ class FairPipeline:
         classifier = self._classifier(labels, sentence)
         if batch_size is not None:
             check_count("batch_size", batch_size)
+            # A copy: the kept classifier serves other calls, perhaps in another thread.
             classifier = copy.copy(classifier)
             classifier._batch_size = batch_size
         return lambda images: (
@@ -183,6 +185,7 @@ class FairPipeline:
     def _make_classifier(
         self, labels: tuple[str, ...], sentence: str
     ) -> FairTPTClassifier:
+        # The pipeline's sentence has one slot; ours needs a place for the attribute too.
         template = sentence.replace("{}", self.slot)
         return FairTPTClassifier(
             self.backend,

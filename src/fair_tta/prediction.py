@@ -145,6 +145,7 @@ class Predictions(Sequence[Prediction]):
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
         """Probabilities in the order of the classifier's targets: ``[images, targets]``."""
+        # NaN stays where an image could not be read.
         table = np.full((len(self), len(self._targets)), np.nan)
         for row, prediction in zip(table, self._predictions, strict=True):
             if prediction is not None:

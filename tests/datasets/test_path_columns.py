@@ -103,3 +103,12 @@ def test_the_column_of_paths_is_the_one_whose_images_exist(
     records = Labels(images, file, "animal", ("place",)).scan().records()
     keys = [record.key for record in records if isinstance(record, Record)]
     assert keys == [f"{i}.png" for i in range(6)]
+
+
+def test_other_files_of_this_machine_are_not_looked_for(tmp_path: Path) -> None:
+    """An uploaded label file would learn from the choice which files there are."""
+    images, file = fixtures.folder(tmp_path)
+    rows = [[images / f"{5 - i}.png", f"{i}.png", "cat", "in"] for i in range(6)]
+    fixtures.write_csv(file, [["elsewhere", "here", "animal", "place"], *rows])
+    values = Labels(images, file, "animal", ("place",)).scan()
+    assert values.path_column == "here"

@@ -27,7 +27,9 @@ def content(kind: str, height: int, width: int, seed: int) -> Pixels:
         return colours[rng.integers(0, 3, (height, width))]
     if kind == "extreme":  # neighbours as far apart as can be
         return 255 * rng.integers(0, 2, (height, width, 3), dtype=np.uint8)
-    low, high = sorted(rng.integers(0, 257, 2).tolist()) if kind == "dull" else (0, 256)
+    low, high = 0, 256
+    if kind == "dull":
+        low, high = sorted(rng.integers(0, 257, 2).tolist())
     return rng.integers(low, max(high, low + 1), (height, width, 3), dtype=np.uint8)
 
 

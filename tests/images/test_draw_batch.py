@@ -26,8 +26,18 @@ from PIL import Image
 
 CPU = torch.device("cpu")
 HEIGHT, WIDTH = 40, 52
-BOXES = [(0, 0, 40, 52, 0), (3, 7, 20, 11, 1), (39, 51, 1, 1, 0), (5, 0, 9, 52, 1)]
-IMAGES = [picture(i, size) for i, size in enumerate([(52, 40), (33, 77), (52, 40)])]
+BOXES = [
+    (0, 0, 40, 52, 0),
+    (3, 7, 20, 11, 1),
+    (39, 51, 1, 1, 0),
+    (5, 0, 9, 52, 1),
+]
+IMAGES = [picture(0, (52, 40)), picture(1, (33, 77)), picture(2, (52, 40))]
+
+
+def draw_one(recipe: Recipe) -> torch.Tensor:
+    """Return the view of a recipe for the first image, ``[3, 40, 52]``."""
+    return render_batch(IMAGES[:1], (40, 52), [[recipe]], CPU)[0, 0]
 
 
 def to_array(view: torch.Tensor) -> Any:
@@ -138,7 +148,7 @@ def test_steps_of_a_chain_follow_one_another() -> None:
     )
     for chain in (steps, steps[::-1]):
         recipe = Recipe((0, 0, 40, 52), True, (0.25, 0.75), (chain,))
-        view = render_batch(IMAGES[:1], (40, 52), [[recipe]], CPU)[0, 0]
+        view = draw_one(recipe)
         expected = render_views(IMAGES[0], (40, 52), [recipe])[0]
         np.testing.assert_allclose(to_array(view), expected, atol=0.51)
 
@@ -150,5 +160,5 @@ def test_a_chain_without_weight_or_effect_is_left_out() -> None:
     )
     chains = (no_effect, (partial(augment.equalize),))
     recipe = Recipe((0, 0, 40, 52), False, (0.5, 0.5, 0.0), chains)
-    view = render_batch(IMAGES[:1], (40, 52), [[recipe]], CPU)[0, 0]
+    view = draw_one(recipe)
     np.testing.assert_allclose(to_array(view), np.asarray(IMAGES[0]), atol=1e-3)

@@ -333,7 +333,8 @@ def test_strided_bytes_are_read() -> None:
 
 @pytest.mark.parametrize("file_format", ["GIF", "TIFF", "PNG", "WEBP"])
 def test_first_frame_of_a_file_and_current_frame_of_a_picture(file_format: str) -> None:
-    red, blue = Image.new("RGB", (6, 4), "red"), Image.new("RGB", (6, 4), "blue")
+    red = Image.new("RGB", (6, 4), "red")
+    blue = Image.new("RGB", (6, 4), "blue")
     options = {"lossless": True} if file_format == "WEBP" else {}
     data = encoded(red, file_format, save_all=True, append_images=[blue], **options)
     assert is_same_image(load_image(data), red)
@@ -583,7 +584,9 @@ def test_views_are_read_and_inputs_left_alone() -> None:
 
 def test_slight_overshoot_of_floats_is_clipped() -> None:
     array = np.array([[-0.0009, 0.5, 1.0009]])
-    assert load_image(array).tobytes() == bytes([0] * 3 + [128] * 3 + [255] * 3)
+    loaded = load_image(array)
+    levels = [loaded.getpixel((x, 0)) for x in range(3)]
+    assert levels == [(0, 0, 0), (128, 128, 128), (255, 255, 255)]
 
 
 @given(st.floats(width=32) | st.integers(-5, 1005).map(lambda k: k / 1000))

@@ -256,11 +256,9 @@ def test_files_with_holes_end_as_rows_with_a_reason(tmp_path: Path) -> None:
 
 def test_memory_is_taken_for_what_is_there_only() -> None:
     with LimitedFile(cast(io.RawIOBase, io.BytesIO(b"abcdef"))) as file:
-        assert [file.read(2), file.read(2**62), file.read(2**62)] == [
-            b"ab",
-            b"cdef",
-            b"",
-        ]
+        assert file.read(2) == b"ab"
+        assert file.read(2**62) == b"cdef"
+        assert file.read(2**62) == b""
 
 
 def test_tensors_without_a_shape() -> None:

@@ -35,10 +35,10 @@ def photo(width: int = 150, height: int = 100, seed: int = 0) -> Image.Image:
     """Coarse and fine structure over the whole range of levels."""
     rng = np.random.default_rng(seed)
     noise = Image.fromarray(rng.integers(0, 256, (5, 7, 3), dtype=np.uint8))
-    smooth = np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC), float)
-    return Image.fromarray(
-        (smooth + rng.normal(0, 8, smooth.shape)).clip(0, 255).astype(np.uint8)
-    )
+    coarse = noise.resize((width, height), Image.Resampling.BICUBIC)
+    pixels = np.asarray(coarse, float)
+    pixels = pixels + rng.normal(0, 8, pixels.shape)
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -61,9 +61,7 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("views", STRATEGIES, ids=str)
-@pytest.mark.parametrize(
-    "size", [(224, 224), (256, 256), (336, 336), (384, 384), (200, 300)]
-)
+@pytest.mark.parametrize("size", [(224, 224), (336, 336), (200, 300)])
 def test_shape_and_range(views: Views, size: tuple[int, int]) -> None:
     pixels = views(photo(), size, rng())
     assert isinstance(views, Views)
@@ -86,14 +84,14 @@ def test_any_size_of_image_and_view(
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (2, 3)])
 def test_tiny_images_are_enlarged(size: tuple[int, int]) -> None:
-    pixels = render_views(
-        Image.new("RGB", size, (10, 20, 30)), (224, 224), crops(Image.new("RGB", size))
-    )
+    image = Image.new("RGB", size, (10, 20, 30))
+    pixels = render_views(image, (224, 224), crops(image))
     assert (pixels == np.array([10, 20, 30], np.float32)).all()
 
 
 def test_white_stays_in_range() -> None:
-    pixels = AugMix(64)(Image.new("RGB", (40, 40), "white"), (32, 32), rng())
+    white = Image.new("RGB", (40, 40), "white")
+    pixels = AugMix(64)(white, (32, 32), rng())
     assert pixels.max() <= 255
 
 
@@ -152,9 +150,11 @@ def test_statistics_are_those_of_the_public_recipe() -> None:
     )
     theirs = theirs * np.array(std, np.float32) + np.array(mean, np.float32)
     for reduce in (np.mean, np.std):
-        a, b = reduce(ours, axis=(1, 2)), reduce(theirs, axis=(1, 2))
+        a = reduce(ours, axis=(1, 2))
+        b = reduce(theirs, axis=(1, 2))
         error = np.sqrt((a.var(0) + b.var(0)) / 800)
-        assert (np.abs(a.mean(0) - b.mean(0)) < 4 * error).all()
+        difference = np.abs(a.mean(0) - b.mean(0))
+        assert (difference < 4 * error).all()
 
 
 @light
@@ -168,10 +168,9 @@ def test_resize_is_that_of_pil(
         0, 256, (height, width, 3), dtype=np.uint8
     )
     pil = Image.fromarray(pixels).resize((columns, rows), Image.Resampling.BILINEAR)
-    # both round after each of two passes, and not at the same places
-    assert (
-        np.abs(resize(pixels, (rows, columns)).astype(int) - np.asarray(pil)).max() <= 2
-    )
+    # Both round after each of two passes, and not at the same places.
+    resized = resize(pixels, (rows, columns)).astype(int)
+    assert np.abs(resized - np.asarray(pil)).max() <= 2
 
 
 def _bits(views: Views, seed: int = 0) -> bytes:
@@ -197,8 +196,9 @@ def test_global_random_states_are_not_used() -> None:
 
 
 def test_fewer_views_are_the_first_of_more() -> None:
-    nine = AugMix(9)(photo(), (40, 30), rng())
-    assert (AugMix(4)(photo(), (40, 30), rng()) == nine[:3]).all()
+    three = AugMix(4)(photo(), (40, 30), rng())
+    eight = AugMix(9)(photo(), (40, 30), rng())
+    assert (three == eight[:3]).all()
 
 
 def test_the_image_is_left_alone() -> None:
@@ -229,9 +229,8 @@ def test_content_and_seed_decide_the_generator() -> None:
 
 def test_crops_cover_the_ranges_evenly() -> None:
     image = Image.new("RGB", (1000, 1000))
-    boxes = np.array(
-        [recipe.box for recipe in AugMix(4001)._draw_recipes(image, (32, 32), rng())]
-    )
+    recipes = AugMix(4001)._draw_recipes(image, (32, 32), rng())
+    boxes = np.array([recipe.box for recipe in recipes])
     top, left, height, width = boxes.T
     area, ratio = height * width / 1e6, width / height
     assert 0.079 < area.min() < 0.09

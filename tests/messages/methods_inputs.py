@@ -303,7 +303,7 @@ CASES: dict[str, Case] = {
     "a weighting that returns a gradient": aggregate(
         (lambda gramian: torch.ones(6), "gramian")
     ),
-    "views that are no views": lambda _: miniature().with_views(True),
+    "something else than views": lambda _: miniature().with_views(True),
     # fitting
     "a method that is not fitted": lambda _: (
         miniature().with_adapter("tie").predict(image())

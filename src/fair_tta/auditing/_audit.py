@@ -115,7 +115,7 @@ class Audit(JsonDocument):
         for group in groups:
             if group.target == target and group.sensitive == dict(sensitive):
                 return group
-        # There is no such group: the error names those that there are
+        # No such group: the error names the known ones
         names = []
         for group in groups:
             target_name = () if group.target is None else (group.target,)
@@ -226,7 +226,7 @@ class Audit(JsonDocument):
             axes.axvline(100 * overall, color="tab:orange", label="accuracy of all")
             axes.legend(loc="best", frameon=False)
 
-        # Names are the user's: a dollar sign in them is no formula
+        # Names are the user's: a dollar sign in them does not begin a formula
         names = [name for name, _, _ in accuracies]
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_xlabel("right answers, percent")

@@ -304,7 +304,7 @@ def _gaps_of_classes(
     table: AnswerTable, bootstrap: Bootstrap
 ) -> Iterator[doc.GapsOfClass]:
     """Yield the gaps between groups in the rates of each class."""
-    # Images of each class; `NO_CLASS` is no class of any image
+    # Images of each class; no image is of `NO_CLASS`
     counts = np.bincount(table.truth, minlength=len(table.targets)).tolist()
     gaps_by_class = gaps_of_classes(table, 0, bootstrap.level)
     for target, n, gaps in zip(table.targets, counts, gaps_by_class, strict=True):

@@ -87,7 +87,7 @@ def read_fairface(
 
     Ages that a spreadsheet has turned into dates (``03-Sep``, ``9-Mar`` for 3-9, ``Oct-19`` for
     10-19) are repaired and counted: no other bracket can become these dates. If the task is about
-    age, a record whose age is no bracket is left out.
+    age, a record whose age is not a bracket is left out.
 
     Args:
         root: the folder with the label files, or the one above it.

@@ -266,7 +266,7 @@ def _read_npz(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
 def _read_safetensors(path: Path, usual_names: Sequence[str]) -> _StoredArrays:
     arrays: dict[str, Any] = {}
     with safe_open(path, "pt") as file:
-        for name in file.keys():  # noqa: SIM118 - the file is no dictionary
+        for name in file.keys():  # noqa: SIM118 - the file has no iterator
             tensor = file.get_tensor(name)
             if tensor.dtype is torch.bfloat16:  # which numpy does not have
                 tensor = tensor.float()

@@ -86,16 +86,16 @@ class LabelTable:
         self.header: list[str]
         self._read_lines: ReadLines
         if data.startswith(b"PK\3\4"):
-            self.header, self._read_lines = _open_excel(path, data)
+            self.header, self._read_lines = _excel_table(path, data)
         elif data.startswith(b"PAR1"):
-            self.header, self._read_lines = _open_parquet(path, data)
+            self.header, self._read_lines = _parquet_table(path, data)
         else:
             text, self._encoding = _decode(data)
-            _check_is_table(path, text)
+            _check_is_table(path, text, self._encoding)
             if text.lstrip().startswith("{"):
-                self.header, self._read_lines = _open_json_lines(path, text)
+                self.header, self._read_lines = _json_lines_table(path, text)
             else:
-                self.header, self._read_lines = _open_csv(path, to_csv(text), required)
+                self.header, self._read_lines = _csv_table(path, to_csv(text), required)
 
         if len(self.header) > _MAX_COLUMNS:
             raise DatasetError(
@@ -154,7 +154,7 @@ def _decode(data: bytes) -> tuple[str, str]:
         return data.decode("cp1252", "replace"), "cp1252"
 
 
-def _check_is_table(path: Path, text: str) -> None:
+def _check_is_table(path: Path, text: str, encoding: str) -> None:
     """Raise if a text is known to be something else, such as a failed download."""
     start = text[:_PREVIEW_LENGTH].strip()
     flags = re.IGNORECASE | re.DOTALL
@@ -169,14 +169,15 @@ def _check_is_table(path: Path, text: str) -> None:
         raise DatasetError(f"{str(path)!r} is empty: download or write it again.")
     if start.startswith("version https://git-lfs"):
         raise DatasetError(f"{str(path)!r} is a Git LFS pointer: run `git lfs pull`.")
-    if "\0" in start:
+    # Of UTF-16, which a mark declares, only the cell with the null character is lost
+    if "\0" in start and encoding != "utf-16":
         raise DatasetError(
             f"{str(path)!r} is not text: unpack it if it is an archive, and save it as .xlsx or "
             ".csv if it is an old spreadsheet."
         )
 
 
-def _open_csv(
+def _csv_table(
     path: Path, text: str, required: Sequence[str]
 ) -> tuple[list[str], ReadLines]:
     # Excel may name its separator in a line before the header
@@ -233,7 +234,7 @@ def _is_blank(cells: Iterable[str]) -> bool:
     return not any(map(str.strip, cells))
 
 
-def _open_excel(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
+def _excel_table(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
     openpyxl = require("openpyxl", "tables")
     with _unreadable_as_error(path, "an Excel file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles that openpyxl does not support
@@ -277,7 +278,7 @@ def _sheet_rows(
             yield line, cells
 
 
-def _open_parquet(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
+def _parquet_table(path: Path, data: bytes) -> tuple[list[str], ReadLines]:
     arrow = require("pyarrow", "tables")
     parquet = require("pyarrow.parquet", "tables")
     types = arrow.types
@@ -373,7 +374,7 @@ def check_unpacked(unpacked: int, packed: int, max_ratio: int) -> None:
         )
 
 
-def _open_json_lines(path: Path, text: str) -> tuple[list[str], ReadLines]:
+def _json_lines_table(path: Path, text: str) -> tuple[list[str], ReadLines]:
     def parse() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, json_text in enumerate(io.StringIO(text, newline=None), start=1):
             if not json_text.strip():

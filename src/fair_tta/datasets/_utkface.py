@@ -25,7 +25,7 @@ _NAME = re.compile(r"(?P<age>[0-9]+)_(?P<gender>[01])_(?P<race>[0-4])_[^_]*", re
 _GENDERS = ("male", "female")
 _RACES = ("White", "Black", "Asian", "Indian")
 _OTHER_RACE = "4"
-_OLDEST = 130  # years: a larger number at the beginning of a name is no age
+_OLDEST = 130  # years: a larger number at the beginning of a name is not an age
 _ALIGNED = ".chip.jpg"
 _IMAGE_ENDINGS = (".jpg", ".jpeg", ".png")
 

@@ -21,7 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
-Matrix: TypeAlias = tuple[tuple[float, float, float], tuple[float, float, float]]
+Size: TypeAlias = tuple[int, int]
+"""Height and width in pixels."""
+_MatrixRow: TypeAlias = tuple[float, float, float]
+Matrix: TypeAlias = tuple[_MatrixRow, _MatrixRow]
 
 _ALL_LEVELS = np.arange(256)[:, None]
 _WARP_FLAGS = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -38,10 +41,11 @@ def autocontrast(image: Pixels) -> Pixels:
 
 def equalize(image: Pixels) -> Pixels:
     """Make the histogram of each channel as flat as a map of its levels can."""
-    histograms = [
-        cv2.calcHist([image], [channel], None, [256], [0, 256]) for channel in range(3)
-    ]
-    count = np.array(histograms).reshape(3, 256).T.astype(np.int32)
+    histograms = []
+    for channel in range(3):
+        histogram = cv2.calcHist([image], [channel], None, [256], [0, 256])
+        histograms.append(histogram.ravel())  # [256] or [256, 1]
+    count = np.stack(histograms, 1).astype(np.int32)
     below = count.cumsum(0, dtype=np.int32) - count
     # As in PIL, the brightest level that occurs does not count for the step.
     step = below.max(0, where=count > 0, initial=0) // 255
@@ -155,8 +159,10 @@ def rotation(height: int, width: int, degrees: float) -> Matrix:
     # PIL rounds to 15 digits too.
     cos = round(math.cos(angle), 15)
     sin = round(math.sin(angle), 15)
-    right = cos * -(width / 2) + sin * -(height / 2) + width / 2
-    down = -sin * -(width / 2) + cos * -(height / 2) + height / 2
+    centre_x = width / 2
+    centre_y = height / 2
+    right = cos * -centre_x + sin * -centre_y + centre_x
+    down = -sin * -centre_x + cos * -centre_y + centre_y
     return (cos, sin, right), (-sin, cos, down)
 
 

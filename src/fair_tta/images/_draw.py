@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from typing import TypeAlias
 
 import cv2
 import numpy as np
@@ -13,7 +14,9 @@ import numpy.typing as npt
 import torch
 from PIL import Image
 
-from fair_tta.images._augment import Pixels
+from fair_tta.images._augment import Pixels, Size
+
+Chain: TypeAlias = tuple[partial[Pixels], ...]
 
 # Numbers in all views below which threads cost more than they save.
 _MIN_SIZE_FOR_THREADS = 2**21
@@ -33,11 +36,11 @@ class Recipe:
     box: tuple[int, int, int, int]
     flip: bool
     weights: tuple[float, ...] = (1.0,)
-    chains: tuple[tuple[partial[Pixels], ...], ...] = ()
+    chains: tuple[Chain, ...] = ()
 
 
 def render_views(
-    image: Image.Image, size: tuple[int, int], recipes: list[Recipe]
+    image: Image.Image, size: Size, recipes: list[Recipe]
 ) -> npt.NDArray[np.float32]:
     """Return the views of the recipes, ``[recipes, height, width, 3]`` from 0 to 255.
 
@@ -59,7 +62,8 @@ def render_views(
 def _render_view(pixels: Pixels, recipe: Recipe, view: npt.NDArray[np.float32]) -> None:
     """Write the view of a recipe into `view` ``[height, width, 3]``."""
     top, left, height, width = recipe.box
-    crop = resize(pixels[top : top + height, left : left + width], view.shape[:2])
+    part = pixels[top : top + height, left : left + width]
+    crop = resize(part, view.shape[:2])
     if recipe.flip:
         crop = np.asarray(cv2.flip(crop, 1), np.uint8)
 
@@ -81,11 +85,16 @@ def resize(pixels: Pixels, size: tuple[int, ...]) -> Pixels:
 
     At most 2 levels from PIL's result and several times faster.
     """
-    batch = np.ascontiguousarray(pixels).reshape(1, *pixels.shape).transpose(0, 3, 1, 2)
+    # With a stride for the batch too: PyTorch is slower where it does not see channels last.
+    height, width, channels = pixels.shape
+    batch = np.ascontiguousarray(pixels).reshape(1, height, width, channels)
     scaled = torch.nn.functional.interpolate(
-        torch.from_numpy(batch), size, mode="bilinear", antialias=True
+        torch.from_numpy(batch).permute(0, 3, 1, 2),
+        size,
+        mode="bilinear",
+        antialias=True,
     )
-    return np.ascontiguousarray(scaled.numpy().transpose(0, 2, 3, 1)[0])
+    return np.ascontiguousarray(scaled[0].permute(1, 2, 0).numpy())
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

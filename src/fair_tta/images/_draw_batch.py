@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from fair_tta.images import _augment as augment
-from fair_tta.images._augment import Matrix, bit_mask, is_inside, rotation
+from fair_tta.images._augment import Matrix, Size, bit_mask, is_inside, rotation
 from fair_tta.images._draw import Recipe, to_rgb
 
 # Numbers between the two matrix products of a crop that are held at once: 128 MiB in float32.
@@ -38,7 +38,7 @@ Operation = Callable[[Tensor, Tensor], Tensor]
 
 def render_batch(
     images: Sequence[Image.Image],
-    size: tuple[int, int],
+    size: Size,
     recipes: Sequence[Sequence[Recipe]],
     device: torch.device,
 ) -> Tensor:
@@ -71,9 +71,7 @@ def render_batch(
     return mix_chains(cropped.flatten(0, 1), all_recipes).reshape(cropped.shape)
 
 
-def crop_batch(
-    images: npt.NDArray[np.uint8], boxes: Tensor, size: tuple[int, int]
-) -> Tensor:
+def crop_batch(images: npt.NDArray[np.uint8], boxes: Tensor, size: Size) -> Tensor:
     """Return crops at another size, bilinear with antialiasing as in PIL.
 
     Rows are resampled first, then columns, each by a matrix product that is rounded as in PIL.
@@ -90,7 +88,8 @@ def crop_batch(
     pixels = torch.from_numpy(images).to(boxes.device)
     height, width = pixels.shape[1:3]
     new_height, new_width = size
-    columns = pixels.permute(0, 2, 3, 1).float().reshape(count, width, 3 * height)
+    columns = pixels.permute(0, 2, 3, 1).float()
+    columns = columns.reshape(count, width, 3 * height)
     size_per_view = count * new_width * 3 * height
     views_at_once = max(1, _MAX_INTERMEDIATE_SIZE // size_per_view)
     crops = []
@@ -139,8 +138,10 @@ def resampling_weights(
     new = torch.where(flip[..., None, None] > 0, size - new, new)
     centre = start + ratio * new
     old = _pixel_centres(length, start)
-    weights = (1 - (old - centre).abs() / ratio.clamp(min=1)).clamp(min=0)
-    weights = weights * ((old > start) & (old < start + extent))
+    distance = (old - centre).abs() / ratio.clamp(min=1)
+    weights = (1 - distance).clamp(min=0)
+    is_in_part = (old > start) & (old < start + extent)
+    weights = weights * is_in_part
     return weights / weights.sum(-1, keepdim=True)
 
 
@@ -175,7 +176,7 @@ class _StepGroup(NamedTuple):
 
 
 def _group_steps(
-    recipes: list[Recipe], size: tuple[int, int], device: torch.device
+    recipes: list[Recipe], size: Size, device: torch.device
 ) -> list[_StepGroup]:
     """Group equal operations at the same position of their chains, first positions first."""
     groups: dict[tuple[int, Operation], list[tuple[int, Sequence[float]]]] = {}
@@ -201,7 +202,7 @@ def _group_steps(
 
 
 def _tensor_step(
-    step: partial[Any], size: tuple[int, int]
+    step: partial[Any], size: Size
 ) -> tuple[Operation, Sequence[float]] | None:
     """Return the tensor operation for a step of a recipe and its six numbers.
 
@@ -222,9 +223,7 @@ def _tensor_step(
     return warp_batch, [*x_row, *y_row]
 
 
-def _warp_matrix(
-    operation: Callable[..., Any], amount: float, size: tuple[int, int]
-) -> Matrix:
+def _warp_matrix(operation: Callable[..., Any], amount: float, size: Size) -> Matrix:
     """Return the matrix that maps a pixel of the result to its source."""
     x_row, y_row = _IDENTITY
     if operation is augment.rotate:
@@ -251,11 +250,15 @@ def autocontrast_batch(views: Tensor, _numbers: Tensor) -> Tensor:
 def equalize_batch(views: Tensor, _numbers: Tensor) -> Tensor:
     """Make the histogram of each channel as flat as a map of its levels can."""
     levels = views.flatten(2).long()
-    count = torch.zeros(*views.shape[:2], 256, dtype=torch.int32, device=views.device)
-    count = count.scatter_add(2, levels, torch.ones_like(levels, dtype=torch.int32))
+    shape = (*views.shape[:2], 256)
+    count = torch.zeros(shape, dtype=torch.int32, device=views.device)
+    ones = torch.ones_like(levels, dtype=torch.int32)
+    count = count.scatter_add(2, levels, ones)
     below = count.cumsum(2, dtype=torch.int32) - count
-    step = torch.where(count > 0, below, 0).amax(2, keepdim=True) // 255
-    table = ((step // 2 + below) // step.clamp(min=1)).clamp(0, 255)
+    darker = torch.where(count > 0, below, 0)
+    step = darker.amax(2, keepdim=True) // 255
+    table = (step // 2 + below) // step.clamp(min=1)
+    table = table.clamp(0, 255)
     unchanged = torch.arange(256, dtype=torch.int32, device=views.device)
     table = torch.where(step > 0, table, unchanged).to(torch.uint8)
     return table.gather(2, levels).view_as(views)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from fair_tta.images._augment import Size
+
+_Colour: TypeAlias = tuple[int, int, int]
+
 _PROBE_EDGE = 96  # of the images that show what preprocessing does, in pixels
 # Colours of the left and right halves of two images, which distinguish channels and shades.
-_PROBE_COLOURS = (((200, 30, 60), (20, 180, 90)), ((128, 128, 128), (60, 60, 220)))
+_PROBE_COLOURS: tuple[tuple[_Colour, _Colour], ...] = (
+    ((200, 30, 60), (20, 180, 90)),
+    ((128, 128, 128), (60, 60, 220)),
+)
 _MAX_UNEVENNESS = 1e-4  # of an image of one colour after preprocessing: rounding only
 
 
 class PixelSpec:
     """Size and normalisation of a model's input, read off what its own preprocessing does."""
 
-    def __init__(self, size: tuple[int, int], gain: Tensor, shift: Tensor) -> None:
+    def __init__(self, size: Size, gain: Tensor, shift: Tensor) -> None:
         self.size = size
         self._gain = gain
         self._shift = shift
@@ -39,15 +46,16 @@ class PixelSpec:
         # Black and white give shift and gain of each channel, if they stay images of one colour.
         low = black[0].float().flatten(1)
         high = white[0].float().flatten(1)
-        low_unevenness = (low - low[:, :1]).abs().max()
-        high_unevenness = (high - high[:, :1]).abs().max()
-        if float(low_unevenness + high_unevenness) > _MAX_UNEVENNESS:
+        unevenness = _unevenness(low) + _unevenness(high)
+        if unevenness > _MAX_UNEVENNESS:
             return None
         height, width = black.shape[-2:]
-        spec = cls((height, width), (high[:, 0] - low[:, 0]) / 255, low[:, 0])
+        shift = low[:, 0]
+        gain = (high[:, 0] - shift) / 255
+        spec = cls((height, width), gain, shift)
 
         # Other colours show whether channels are mixed or swapped, or shades are not linear.
-        probes = [_two_halves(left, right) for left, right in _PROBE_COLOURS]
+        probes = [_two_halves(*colours) for colours in _PROBE_COLOURS]
         return spec if spec._explains(preprocess(probes)) else None
 
     def _explains(self, pixels: Tensor) -> bool:
@@ -68,7 +76,12 @@ class PixelSpec:
         return torch.addcmul(shift, levels, gain, out=out)
 
 
-def _two_halves(left: tuple[int, int, int], right: tuple[int, int, int]) -> Image.Image:
-    image = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), left)
-    image.paste(right, (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
+def _unevenness(channels: Tensor) -> float:
+    """Return how far pixels ``[channels, n]`` are from the first one of their channel."""
+    return float((channels - channels[:, :1]).abs().max())
+
+
+def _two_halves(left_colour: _Colour, right_colour: _Colour) -> Image.Image:
+    image = Image.new("RGB", (_PROBE_EDGE, _PROBE_EDGE), left_colour)
+    image.paste(right_colour, (_PROBE_EDGE // 2, 0, _PROBE_EDGE, _PROBE_EDGE))
     return image

@@ -13,8 +13,8 @@ from PIL import Image
 
 from fair_tta.errors import FairTTAError, check_count, check_number
 from fair_tta.images import _augment as augment
-from fair_tta.images._augment import Pixels
-from fair_tta.images._draw import Recipe, Renderer, render_views, to_rgb
+from fair_tta.images._augment import Pixels, Size
+from fair_tta.images._draw import Chain, Recipe, Renderer, render_views, to_rgb
 from fair_tta.images._load import pixel_digest
 
 _Box: TypeAlias = tuple[int, int, int, int]
@@ -55,7 +55,7 @@ _OPERATIONS: tuple[Callable[..., Pixels], ...] = (
 
 
 def make_step(
-    operation: Callable[..., Pixels], strength: float, size: tuple[int, int]
+    operation: Callable[..., Pixels], strength: float, size: Size
 ) -> partial[Pixels]:
     """Return an operation for views of a size, at a strength from -1 to 1 of the strongest."""
     height, width = size
@@ -83,7 +83,7 @@ class Views(Protocol):
         """Number of views, including view 0."""
 
     def __call__(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+        self, image: Image.Image, size: Size, generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
         """Return views 1 to n - 1, from 0 to 255: ``[n - 1, height, width, 3]``.
 
@@ -140,12 +140,12 @@ class AugMix:
         )
 
     def __call__(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+        self, image: Image.Image, size: Size, generator: np.random.Generator
     ) -> npt.NDArray[np.float32]:
         return render_views(image, size, self._draw_recipes(image, size, generator))
 
     def _draw_recipes(
-        self, image: Image.Image, size: tuple[int, int], generator: np.random.Generator
+        self, image: Image.Image, size: Size, generator: np.random.Generator
     ) -> list[Recipe]:
         """Draw what to do for each view; of the image only its size matters."""
         # One call of the generator, so that a recipe depends on nothing but the seed.
@@ -172,9 +172,7 @@ class AugMix:
             )
         ]
 
-    def _draw_chains(
-        self, numbers: _Numbers, size: tuple[int, int]
-    ) -> list[tuple[tuple[partial[Pixels], ...], ...]]:
+    def _draw_chains(self, numbers: _Numbers, size: Size) -> list[tuple[Chain, ...]]:
         """Draw the chains of each view from numbers ``[views, chains, _NUMBERS_PER_CHAIN]``."""
         lengths = 1 + (_MAX_STEPS * numbers[..., 1]).astype(int)
         steps = numbers[..., 2:].reshape(*lengths.shape, _MAX_STEPS, 3)
@@ -202,10 +200,11 @@ def _draw_boxes(numbers: _Numbers, image: Image.Image) -> list[_Box]:
     """Draw boxes as torchvision's RandomResizedCrop does from ``[views, 4 * _CROP_ATTEMPTS]``."""
     width, height = image.size
     area, ratio, down, right = numbers.reshape(-1, _CROP_ATTEMPTS, 4).transpose(2, 0, 1)
-    area = _AREA_RANGE[0] + (_AREA_RANGE[1] - _AREA_RANGE[0]) * area
-    area = width * height * area
+    min_area, max_area = _AREA_RANGE
+    area = width * height * (min_area + (max_area - min_area) * area)
     # Uniform on a logarithmic scale.
-    ratio = _RATIO_RANGE[0] * (_RATIO_RANGE[1] / _RATIO_RANGE[0]) ** ratio
+    min_ratio, max_ratio = _RATIO_RANGE
+    ratio = min_ratio * (max_ratio / min_ratio) ** ratio
     box_width = np.rint(np.sqrt(area * ratio))
     box_height = np.rint(np.sqrt(area / ratio))
     top = down * (height - box_height + 1)
@@ -219,10 +218,11 @@ def _draw_boxes(numbers: _Numbers, image: Image.Image) -> list[_Box]:
     boxes = attempts[np.arange(len(attempts)), fits.argmax(1)]
 
     # In a long and narrow image none may: the largest box at the centre with an allowed ratio.
-    max_width = min(width, round(height * _RATIO_RANGE[1]))
-    max_height = min(height, round(width / _RATIO_RANGE[0]))
-    centre = ((height - max_height) // 2, (width - max_width) // 2)
-    boxes[~fits.any(1)] = (*centre, max_height, max_width)
+    max_width = min(width, round(height * max_ratio))
+    max_height = min(height, round(width / min_ratio))
+    top_edge = (height - max_height) // 2
+    left_edge = (width - max_width) // 2
+    boxes[~fits.any(1)] = (top_edge, left_edge, max_height, max_width)
     return [tuple(box) for box in boxes.tolist()]
 
 
@@ -235,7 +235,7 @@ def content_generator(
 
 
 def check_arrays(
-    name: str, views: Views, arrays: Any, size: tuple[int, int]
+    name: str, views: Views, arrays: Any, size: Size
 ) -> npt.NDArray[np.float32]:
     """Return the array that `views`, the argument `name`, made; raise `FairTTAError` if invalid.
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from fair_tta._cache import Cache
 from fair_tta._linalg import unit_features
 from fair_tta.errors import FairTTAError, ImageError, ModelError, check_count
+from fair_tta.images._augment import Size
 from fair_tta.images._draw import Renderer
 from fair_tta.images._draw_batch import render_batch
 from fair_tta.images._load import check_enlarged, load_image, pixel_digest
@@ -31,7 +32,8 @@ from fair_tta.models._stored_text import refuse_images, sees_images
 def probe_image() -> Image.Image:
     """Return an image that is neither square nor smooth, so that any preprocessing shows."""
     y, x = np.mgrid[:171, :230]
-    pixels = np.stack([x, y, (7 * x + 13 * y) % 251], -1).astype(np.uint8)
+    stripes = (7 * x + 13 * y) % 251
+    pixels = np.stack([x, y, stripes], -1).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
@@ -241,7 +243,8 @@ class Vision:
         for start in range(0, len(images), step):
             pixels = self._model_inputs(images[start : start + step], views, spec)
             parts.append(self._encode_pixels(pixels.flatten(0, 1)))
-        return list(unit_features(torch.cat(parts)).reshape(len(images), views.n, -1))
+        features = unit_features(torch.cat(parts))
+        return list(features.reshape(len(images), views.n, -1))
 
     def _model_inputs(
         self, images: list[Image.Image], views: Views, spec: PixelSpec
@@ -304,7 +307,7 @@ class Vision:
             ) from error
 
     def _arrays(
-        self, image: Image.Image, views: Views, size: tuple[int, int]
+        self, image: Image.Image, views: Views, size: Size
     ) -> npt.NDArray[np.float32]:
         """Return views 1 to n - 1, ``[n - 1, height, width, 3]``, after a check."""
         arrays = views(image, size, content_generator(image, self.seed))
@@ -323,8 +326,9 @@ class Vision:
 
     def _encode_pixels(self, pixels: Tensor) -> Tensor:
         backend: Any = self.backend
-        parts = pixels.split(views_per_pass(pixels.shape[-2:], self.backend.device))
-        return torch.cat([backend.encode_pixels(part) for part in parts])
+        step = views_per_pass(pixels.shape[-2:], self.backend.device)
+        parts = [backend.encode_pixels(part) for part in pixels.split(step)]
+        return torch.cat(parts)
 
     @property
     @computed_once

@@ -269,8 +269,8 @@ class FolderRun:
         options.progress(n_finished, n_expected)
 
         with (
-            _open_csv(problems_csv) as problems_file,
-            _open_csv(predictions_csv) as predictions_file,
+            _open_for_rows(problems_csv) as problems_file,
+            _open_for_rows(predictions_csv) as predictions_file,
         ):
             write_csv_row(problems_file, ["row", "problem", "what"])
             attributes = self.values.labels.sensitive
@@ -412,7 +412,7 @@ class _Answers:
         return row
 
 
-def _open_csv(path: Path) -> IO[str]:
+def _open_for_rows(path: Path) -> IO[str]:
     return open(path, "w", encoding="utf-8", newline="")
 
 

@@ -445,7 +445,7 @@ def load_saved_method(path: str | os.PathLike[str], classes: Iterable[type[T]]) 
         fit_settings[name] = getattr(cls, "_fit_settings", ())
     reference, settings = Reference._read(path, fit_settings)
     method_class = class_of_name[reference.method]
-    # The reference is no setting, and other methods have none.
+    # The reference is not among the settings, and other methods have none.
     if issubclass(method_class, FittedMethod):
         settings["reference"] = reference
     try:

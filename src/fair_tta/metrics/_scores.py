@@ -140,7 +140,7 @@ class AnswerTableBuilder:
         truth: its true class, if classes were given.
         sensitive: ``{attribute: [images]}``, if values were given.
         clusters: the person or source of each image, if they were given.
-        digests: numbers that differ if images do, if their contents were given.
+        digests: by which images are distinguished, if their contents were given.
         seconds: the cost of all answers.
     """
 

@@ -141,7 +141,7 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
             # transformers would guess the type from the name.
             _refuse(name, "its config.json has no 'model_type'")
 
-    for path in sorted(_files_of(folder)):
+    for path in sorted(_model_files(folder)):
         file_name = path.name.lower()  # some disks do not distinguish upper case
         is_json = file_name.endswith(".json")
         if not is_json or not any(part in file_name for part in _SETTINGS_FILES):
@@ -154,7 +154,7 @@ def check_folder(name: str, folder: Path, *, is_model: bool = True) -> None:
                 _refuse(name, f"{where} has {key!r}: {_short_repr(setting)}")
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _model_files(folder: Path) -> list[Path]:
     """Return all files that transformers may read: those of the folder and of its folders."""
     return [*folder.glob("*"), *folder.glob("*/*")]
 
@@ -210,7 +210,7 @@ def _check_links(name: str, folder: Path) -> None:
     # An installation of this package may consist of links.
     if folder == FOLDER:
         return
-    for path in _files_of(folder):
+    for path in _model_files(folder):
         if points_outside(path, folder):
             where = path.relative_to(folder).as_posix()
             _refuse(name, f"{where} is a link that leads out of the folder")

@@ -38,7 +38,7 @@ def model_origin(backend: Any) -> str:
 
 
 def backend_name(backend: Any) -> str:
-    """Return the name of a backend, with its origin in place of a path of this machine."""
+    """Return the name of a backend, with its origin instead of a path of this machine."""
     path = _name_or_path(backend)
     name = str(backend.name)
     return name.replace(path, model_origin(backend)) if path else name

@@ -156,7 +156,7 @@ class TextTower:
             return self._call(tokens)
 
     def encode_prompts(self, tokens: Tokens, embeddings: Tensor) -> Tensor:
-        """Return features of `embeddings` ``[prompts, length, width]`` in place of `tokens`."""
+        """Return features of `embeddings` ``[prompts, length, width]`` instead of `tokens`."""
         tokens = self.shorten(tokens)
         return self._encode_embeddings(tokens, embeddings[:, : tokens.ids.shape[1]])
 

@@ -45,6 +45,20 @@ def test_a_method_without_a_cost_goes_first() -> None:
     assert cards[2].text == f"Use Free. {CONFIRM}"
 
 
+def test_a_method_that_was_saved_is_loaded_with_the_lines_below() -> None:
+    document = compare([made(CLEAR), made(BETTER, "M")]).to_dict()
+    document["provenance"]["mitigation"] = {
+        "chosen": "M",
+        "reason": "It narrows the gap.",
+        "python": "clf.with_adapter('m.npz')",
+    }
+    advice = cards_of(Audit.from_dict(document))[-1]
+    assert advice.text == f"Use M: load its file with the lines below. {CONFIRM}"
+    page = Page(html(document)).text
+    assert "It narrows the gap." in page
+    assert "clf.with_adapter('m.npz')" in page
+
+
 def test_what_has_no_interval_is_printed_nowhere() -> None:
     tiny = {**CLEAR, ("dog", "out"): (1, 4)}
     audit = compare([made(tiny), made({**tiny, ("dog", "out"): (3, 4)}, "M")])

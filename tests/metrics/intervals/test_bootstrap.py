@@ -154,10 +154,9 @@ def test_intervals_narrow_with_n() -> None:
 
 def test_a_group_of_one_warns_and_its_interval_is_wide() -> None:
     truth, group, (answers,) = noisy(np.full((2, 2), 0.9), 200)
-    truth, group, answers = (
-        np.append(column, value)
-        for column, value in ((truth, 1), (group, 2), (answers, 1))
-    )
+    truth = np.append(truth, 1)
+    group = np.append(group, 2)
+    answers = np.append(answers, 1)
     with pytest.warns(SmallGroupWarning, match=r": 1 / 2 \(n = 1\)\.") as caught:
         odds = metrics.equalized_odds_difference(truth, answers, group)
     assert len(caught) == 1

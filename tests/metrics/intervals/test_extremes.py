@@ -208,9 +208,10 @@ def audits(draw: Any) -> AnswerTable:
     classes = draw(st.integers(2, 4))
     n = draw(st.integers(1, 60))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    truth, group, before, after = (
-        generator.integers(0, count, n) for count in (classes, groups, classes, classes)
-    )
+    truth = generator.integers(0, classes, n)
+    group = generator.integers(0, groups, n)
+    before = generator.integers(0, classes, n)
+    after = generator.integers(0, classes, n)
     if draw(st.booleans()):  # hardly anything changes
         after = np.where(generator.random(n) < 0.9, before, after)
     return table_of(groups, classes, truth, group, before, after)
@@ -234,9 +235,9 @@ def test_an_interval_has_a_width_holds_the_estimate_and_turns_with_the_runs(
     table: AnswerTable, level: float
 ) -> None:
     turned = replace(table, answers=table.answers[::-1])
-    for figure, change, back in zip(
-        FIGURES, changes(table, level), changes(turned, level), strict=True
-    ):
+    there = changes(table, level)
+    back_again = changes(turned, level)
+    for figure, change, back in zip(FIGURES, there, back_again, strict=True):
         if change.value is None or (change.reason or "").startswith("no interval"):
             assert (change.low, change.high) == (None, None)
             continue

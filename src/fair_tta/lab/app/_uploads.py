@@ -176,7 +176,7 @@ def _last_part(path: str) -> str:
 
 
 def _staged_path(path: str, staged_names: Mapping[str, Sequence[str]]) -> str:
-    """Return the upload that a path stands for, or why there is none; that is no file either."""
+    """Return the upload that a path stands for, or a text with the reason why there is none."""
     names = staged_names.get(_last_part(path), ())
     if len(names) == 1:
         return names[0]

@@ -26,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+# The help lists groups and commands in this order
 for group, functions in {
     "Start": (predict.predict_command, other.demo_command, other.app_command),
     "Measure": (audit.audit_command, examine.examine_command, compare.compare_command),

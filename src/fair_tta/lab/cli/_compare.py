@@ -121,6 +121,7 @@ def compare_command(
             Labels(Path(), file, column, (), columns.path_column).scan()
             for file, column in sources
         ]
+        # A file may contain labels and predictions; its column of paths is logged once
         by_path_column = {
             (table.labels.file, table.path_column): table for table in (truth, *answers)
         }
@@ -133,6 +134,7 @@ def compare_command(
         for table in answers:
             _suggest_renames(table, classes)
 
+        # Thresholds are judged after the audit, which is then saved with the outcomes
         result = _measure_matched_rows(
             truth, dict(zip(names, answers, strict=True)), classes
         )

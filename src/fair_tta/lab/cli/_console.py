@@ -71,6 +71,7 @@ class Commands(TyperGroup):
         """Run a command, which ends quietly if the output is closed, as by `head`."""
         try:
             try:
+                # A closed pipe may be noticed only when the buffer is written
                 return super().main(*arguments, **options)
             finally:
                 sys.stdout.flush()

@@ -120,6 +120,7 @@ def examine_command(
             examination, n_failed = examine_folder(
                 classifier, methods, list_images, out, options
             )
+        # JSON is printed alone, so that programs can read it
         if as_json:
             print_text(json.dumps(examination.to_dict(), indent=1), wrap=False)
         else:

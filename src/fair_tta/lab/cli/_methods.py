@@ -61,6 +61,7 @@ def print_methods() -> None:
         settings = [
             f"{setting}={default}" for setting, default in describe_settings(method)
         ]
+        # A saved fit is written like a setting
         if needs.reference:
             settings.append("reference=FILE")
         print_text(name, "bold")

@@ -219,6 +219,7 @@ def _split_name_pairs(text: str, written: str) -> list[tuple[str, str]]:
 
 def _join_pairs(argument: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Return phrases by their names, or raise if a name is repeated."""
+    # A dictionary would silently keep the last phrase
     counts = Counter(name for name, _ in pairs)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:

@@ -135,6 +135,7 @@ def _lines_of_file(path: str) -> list[str]:
 class ModelOptions:
     """Options for the model and its device."""
 
+    # None if it was not given: reports note that the embedded model was used
     model: Annotated[
         str | None,
         typer.Option(
@@ -243,6 +244,7 @@ class EncoderOptions(ModelOptions):
         from fair_tta.datasets._feature_files import read_features
         from fair_tta.datasets._image_paths import summarize_names
 
+        # The message about rows without a vector appears once, as `stored` is cached
         stored = read_features(self.features, id_column=id_column)
         if stored.missing:
             names = summarize_names([printable(name) for name in stored.missing])
@@ -294,6 +296,7 @@ ViewCount = Annotated[
 class ViewEncoderOptions(ImageEncoderOptions):
     """Options for the features of images and of their views."""
 
+    # None if it was not given, because stored features refuse it
     views: ViewCount = None
 
     def __post_init__(self) -> None:

@@ -64,6 +64,20 @@ class WorkUnit:
     contents: tuple[str, ...] = ()
 
 
+class JobDigests(NamedTuple):
+    """Digests for `RowKey`; empty if no rows are stored.
+
+    Attributes:
+        model: of model and views.
+        questions: of each question.
+        methods: of each method.
+    """
+
+    model: str
+    questions: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Job:
     """The model, questions and methods that every worker needs.
@@ -92,22 +106,26 @@ class Job:
     def feature_identity(self) -> dict[str, Any]:
         """Everything that features depend on besides image and seed, as JSON."""
         identity = feature_identity(self.backend, self.views)
+        # Views that cannot be recognised may differ in a later run, which must not reuse rows.
         if fingerprint(self.views) is None:
             identity["once"] = _single_use_digest(self.views)
         return identity
 
     @cached_property
-    def digests(self) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Digests of model and views, of each question and of each method, for `RowKey`."""
+    def digests(self) -> JobDigests:
+        """Digests of model and views, of each question and of each method."""
         if not self.stores_rows:
-            return "", ("",) * len(self.questions), ("",) * len(self.adapters)
+            # Hashing the weights takes time, and there is no row to find.
+            return JobDigests(
+                "", ("",) * len(self.questions), ("",) * len(self.adapters)
+            )
         model = {"fair_tta": version("fair-tta"), **self.feature_identity}
         questions = map(self._question_digest, range(len(self.questions)))
         methods = [
             fingerprint(adapter) or _single_use_digest(adapter)
             for adapter in self.adapters
         ]
-        return str(fingerprint(model)), tuple(questions), tuple(methods)
+        return JobDigests(str(fingerprint(model)), tuple(questions), tuple(methods))
 
     def key(self, unit: WorkUnit, query: Query, position: int, content: str) -> RowKey:
         """Return the key of the row for the image with this content and position in the unit.
@@ -116,11 +134,12 @@ class Job:
         position are part of the key: another batch size or another selection of images finds no
         row.
         """
-        model, questions, methods = self.digests
-        method = methods[query.adapter]
+        digests = self.digests
+        method = digests.methods[query.adapter]
         if self.adapters[query.adapter].needs.other_images:
             method = str(fingerprint([method, unit.contents, position]))
-        return RowKey(content, model, questions[query.question], method, unit.seed)
+        question = digests.questions[query.question]
+        return RowKey(content, digests.model, question, method, unit.seed)
 
     def depends_on_batch(self, unit: WorkUnit) -> bool:
         """Return whether any requested answer depends on the other images of the unit."""

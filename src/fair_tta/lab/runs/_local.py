@@ -65,6 +65,7 @@ class Local:
             finally:
                 worker.close()
             return
+        # Forked processes would inherit locks that threads of torch may hold.
         pool = ProcessPoolExecutor(
             self.workers,
             get_context("spawn"),
@@ -83,6 +84,7 @@ class Local:
 
 
 def _submit(pool: ProcessPoolExecutor, unit: WorkUnit) -> WaitForRows:
+    # Processes start here, the first time. They may die then, or while their rows are waited for.
     with _ignore_ctrl_c(), _explain_dead_worker():
         return _explain_dead_worker()(pool.submit(_work, unit).result)
 

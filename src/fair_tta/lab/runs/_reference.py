@@ -72,6 +72,7 @@ def _encode_reference(
 ) -> _ReferenceImages:
     """Encode reference images batch by batch; only features stay in memory."""
     reference = _ReferenceImages()
+    # Without a vision tower features are read from a file, and need not be kept in another.
     identity: dict[str, Any] | None = None
     if features_folder is not None and sees_images(classifier._backend):
         identity = feature_identity(classifier._backend, None)
@@ -198,6 +199,7 @@ def fit_on_folder(
     check_fittable(adapters)
     path, sources, left_out = _reference_sources(reference)
     name = printable(Path(path).resolve().name)
+    # Before any time is spent on features.
     shared = None if images is None else _count_shared(sources, images)
     if shared and not reference_is_data:
         raise FairTTAError(
@@ -218,6 +220,7 @@ def fit_on_folder(
     provenance = {
         "folder": name,
         "images": len(contents),
+        # Names and order of the files do not matter.
         "sha256": sha256(" ".join(sorted(contents)).encode()).hexdigest(),
         "left_out": len(left_out),
         "shared": shared,
@@ -339,13 +342,15 @@ def fit_adapters(
     Args:
         kept: see `fit_on_images`.
     """
-    notes_of_saved = [
-        f"{name}: fitted elsewhere, on {part._checked_reference().images} images; "
-        "whether some of them are classified here is not known."
-        for name, adapter in adapters.items()
-        for part in adapter.parts
-        if isinstance(part, FittedMethod) and part.is_fitted
-    ]
+    notes_of_saved = []
+    for name, adapter in adapters.items():
+        for part in adapter.parts:
+            if isinstance(part, FittedMethod) and part.is_fitted:
+                n_images = part._checked_reference().images
+                notes_of_saved.append(
+                    f"{name}: fitted elsewhere, on {n_images} images; "
+                    "whether some of them are classified here is not known."
+                )
     if reference is not None:
         ready = fit_on_folder(
             classifier,

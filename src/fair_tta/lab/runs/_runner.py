@@ -113,6 +113,7 @@ class Runner:
         Args:
             size: number of items in a unit.
         """
+        # `run` requests units one by one; their items wait here until it returns the rows.
         begun_items: deque[list[tuple[T, ImageSource | None]]] = deque()
 
         def units() -> Iterator[WorkUnit]:

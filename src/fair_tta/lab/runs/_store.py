@@ -90,7 +90,10 @@ _INSERT = f"INSERT OR REPLACE INTO rows VALUES ({', '.join('?' * 11)})"
 _FIND = (
     "SELECT * FROM rows WHERE (content, model, task, method, seed) = (?, ?, ?, ?, ?)"
 )
-_READER_TIMEOUT = 30.0  # seconds that a commit waits for readers
+
+# Seconds that a commit waits for readers.
+_READER_TIMEOUT = 30.0
+
 _decoder = msgspec.json.Decoder(Prediction)
 
 
@@ -122,6 +125,7 @@ class Store:
                 if not self._value("SELECT count(*) FROM sqlite_master"):
                     self._db.executescript(_SCHEMA)
                 self._db.execute(f"PRAGMA journal_mode = {_journal_mode(self.path)}")
+                # A commit returns when its rows are on the disk.
                 self._db.execute("PRAGMA synchronous = FULL")
                 self.was_begun = bool(self._value("SELECT EXISTS (SELECT 1 FROM rows)"))
         except BaseException:
@@ -155,6 +159,7 @@ class Store:
         """Write rows in one transaction; they are on the disk when this returns."""
         if not rows:
             return
+        # SQLite would go on writing to a file without a name, and all rows would be lost.
         if not self.path.exists():
             raise FairTTAError(
                 f"{str(self.path)!r} was moved or deleted during the run."

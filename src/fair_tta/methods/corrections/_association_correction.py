@@ -49,6 +49,7 @@ class AssociationCorrection(UsesTexts):
         check_non_negative(self, "strength")
 
     def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
+        # View 0 is the image itself; one view is enough.
         image = features[:, :1]
         logits = task.logits(image, texts.target)
         for values in texts.sensitive.values():

@@ -76,11 +76,13 @@ class BendVLM(FittedMethod):
                 group = features[indices == value]
                 means.append(self._mean_nearest(start, group))
             mu = torch.stack(means, 1)  # [targets, values, dim]
+            # Differences to the first value span all differences between values.
             differences.append(mu[:, 1:] - mu[:, :1])
         return {"texts": bend(start, torch.cat(differences, 1), task.text_floor)}
 
     def _mean_nearest(self, start: Tensor, group: Tensor) -> Tensor:
         """Return the mean of the images nearest to each prompt, ``[targets, dim]``."""
+        # Stable, so that of equally near images the earlier ones count on every machine.
         order = (start @ group.mT).argsort(dim=-1, descending=True, stable=True)
         return torch.stack([group[row[: self.neighbours]].mean(0) for row in order])
 
@@ -96,6 +98,7 @@ def remove_sensitive(task: Task) -> Tensor:
     """Return ``e0`` of each class, ``[targets, dim]``, in float64 and on the CPU."""
     target = task.target_features.to("cpu", torch.float64)
     sensitive = torch.cat([z.to(target) for z in task.sensitive_features.values()])
+    # Each class has its own directions: the sensitive prompts, and the pairs of its joint prompts.
     directions = [sensitive.expand(len(target), -1, -1)]
     for attribute in task.sensitive:
         joint = task.own_features(task.joint_prompts(attribute)).to(target)

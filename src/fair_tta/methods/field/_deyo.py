@@ -143,6 +143,7 @@ class DeYO(PixelAdapter):
         tuned = tune(
             task, views_and_copies, loss=_Loss(self), rate=self.rate, steps=self.steps
         )
+        # The filters of the first step decide: an image of which nothing passed is not tuned.
         weights = self._weights(task, views_and_copies, task.target_features)
         n_kept = weights.count_nonzero(1)
         tuned = _restore_start(tuned, n_kept == 0, task.context)
@@ -156,6 +157,7 @@ class DeYO(PixelAdapter):
             views_and_copies: ``[images, 2 * views, dim]``, views and then their shuffled copies.
             texts: ``[(images,) targets, dim]``
         """
+        # Weights are constants of the loss, as in the public code.
         with torch.no_grad():
             log_p = task.log_probabilities(views_and_copies, texts)
             views, copies = log_p.chunk(2, dim=1)
@@ -188,6 +190,7 @@ class _WeightedEntropy:
 
     def loss(self, task: Task, views: Tensor, features: Tensor) -> Tensor:
         weights = self.method._weights(task, views, features)
+        # Shuffled copies serve the weights alone.
         images_views, _ = views.chunk(2, dim=1)
         h = entropy(task.log_probabilities(images_views, features))
         return (weights * h).sum(1) / weights.count_nonzero(1).clamp(min=1)

@@ -99,6 +99,7 @@ class MEMO(WeightTuning):
     def _gradient(
         self, task: Task, tower: ImageTower, pixels: Tensor, weights: Tensor
     ) -> tuple[Tensor | None, int]:
+        # The public code averages over augmented copies only.
         views = pixels[1:] if len(pixels) > 1 else pixels
 
         def loss(features: Tensor) -> Tensor:
@@ -158,6 +159,7 @@ class SAR(WeightTuning):
         uphill = _mean_entropy_gradient(task, tower, certain, weights)
         # The smallest length, as in the public code, only avoids 0 / 0.
         nearby = weights + self.radius * uphill / uphill.norm().clamp(min=1e-12)
+        # As in the public code, views that are not certain any more have no say.
         still_certain = self._certain_views(task, tower, certain, nearby)
         if not len(still_certain):
             return None, len(certain)

@@ -75,6 +75,7 @@ def balance_part(e: Tensor, directions: Tensor, floor: float) -> tuple[Tensor, T
         directions: ``[..., k, dim]``, whose rows span A.
         floor: the shortest rest that is more than rounding.
     """
+    # In float64 on the CPU: the rest of a vector close to A has few digits left in float32.
     part = project_onto(e, directions)
     rest = to_cpu_float64(e) - part
     n2 = part.square().sum(-1, keepdim=True)
@@ -95,6 +96,7 @@ def _balance_texts(task: Task, texts: TextFeatures) -> tuple[Tensor, Tensor, Ten
     for attribute in task.sensitive:
         by_target = texts.joint(attribute).unflatten(-2, (len(task.targets), -1))
         prototypes = by_target.mean(-3)
+        # Differences to the first value span all differences between values.
         differences.append(prototypes[..., 1:, :] - prototypes[..., :1, :])
     directions = torch.cat(differences, -2)
     target, is_lost = balance_part(texts.target, directions, task.text_floor)

@@ -55,6 +55,7 @@ class PerceptionCLIP(Adapter):
     def adapt(self, task: Task, features: Tensor) -> Outcome:
         combined = task.product
         (attribute,) = combined.sensitive
+        # They do not depend on the image.
         joint = task.remember(
             ("joint features", attribute),
             lambda: combined.own_features(combined.joint_prompts(attribute)),
@@ -87,6 +88,7 @@ def classify_given_value(
         value_logits = (joint_logits / temperature).logsumexp(1)
     else:
         value_logits = value_logits / temperature
+    # In log space: plain exponentials overflow in float32 at logits above 88.
     log_p_value = value_logits.log_softmax(-1).unsqueeze(1)
     log_p_given_value = joint_logits.log_softmax(1)
     log_p: Tensor = (log_p_value + log_p_given_value).logsumexp(-1)

@@ -91,6 +91,7 @@ class RoboShot(UsesTexts):
             rejected = _directions(task, self.reject)
         accepted = _directions(task, self.accept or ())
         image = features[:, :1]
+        # Rejected directions go first: an accepted one must not bring them back.
         projected = project_out(image, rejected)
         steered = unit_features(projected + project_onto(projected, accepted))
         return fall_back_to_zero_shot(
@@ -116,6 +117,7 @@ class RoboShot(UsesTexts):
             is_indistinct = is_near_duplicate(projected, task.text_floor)
             return is_indistinct.to(texts.target.device)
 
+        # Tuned prompts differ from image to image; the original ones are compared once.
         if texts.target is task.target_features:
             return task.remember(("indistinct classes", self), compare)
         return compare()
@@ -142,6 +144,7 @@ def _check_pairs(name: str, pairs: Any) -> Pairs:
         )
     for pair in pairs:
         sentences = pair if isinstance(pair, tuple | list) else ()
+        # A set: a pair of equal sentences has no direction.
         texts = {text for text in sentences if isinstance(text, str) and text.strip()}
         if len(sentences) != 2 or len(texts) != 2:
             raise FairTTAError(

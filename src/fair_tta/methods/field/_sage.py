@@ -64,6 +64,7 @@ class SAGE(Adapter):
                     f"`templates` should be a list of sentences (got {self.templates!r}).",
                     argument="templates",
                 )
+            # Parsed here to refuse a wrong sentence before a model is loaded.
             for sentence in self.templates:
                 parse_sentence("templates", sentence, {TARGET})
             object.__setattr__(self, "templates", tuple(self.templates))
@@ -111,6 +112,7 @@ def mean_of_widest_range(logits: Tensor, keep: int) -> Tensor:
     ``[..., templates, targets] -> [..., targets]``
     """
     logit_range = logits.amax(-1) - logits.amin(-1)
+    # Stable, so that of equal ranges the first template counts on every machine.
     widest_first = logit_range.argsort(dim=-1, descending=True, stable=True)
     kept = widest_first[..., :keep].unsqueeze(-1)
     return logits.take_along_dim(kept, -2).mean(-2)

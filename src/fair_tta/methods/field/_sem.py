@@ -89,6 +89,7 @@ class SEM(Adapter):
                 f"`autoencoder` should be the path of a file (got {path!r:.80}).",
                 argument="autoencoder",
             )
+        # Fields are frozen; a path is kept as text, so that settings can be written to a file.
         object.__setattr__(self, "autoencoder", os.fspath(path))
         if self.diverse is not None:
             is_text = isinstance(self.diverse, str)
@@ -125,6 +126,7 @@ class SEM(Adapter):
                 "SEM(autoencoder='sae.safetensors'), or 'sem:autoencoder=sae.safetensors'.",
                 argument="autoencoder",
             )
+        # The same word for values of two attributes would be ambiguous.
         known = list(chain.from_iterable(task.sensitive.values()))
         for value in dict(self.wordings or ()):
             if known.count(value) != 1:
@@ -158,11 +160,13 @@ class SEM(Adapter):
             [_latents(task, weights, _all_texts(prompt)) for prompt in prompts]
         )  # [targets, templates, latents]
 
+        # With several templates the content score is that of the median over them (SEM_bi).
         typical_classes = classes.median(1).values
         content = torch.stack(
             [_share_below(diverse, latents) for latents in typical_classes]
         )
         bias = self._bias_scores(task, weights, diverse)
+        # Latents of content are enlarged, those of the attribute pulled to the median.
         m = (1 + content - bias).square()
         latents = m * classes[:, 0] + (1 - m) * diverse.median(0).values
         return unit_features(latents @ weights["decoder.weight"].mT + weights["bpre"])
@@ -180,6 +184,7 @@ class SEM(Adapter):
             for index, latents in enumerate(values):
                 typical = latents.median(0).values
                 others = torch.cat([*values[:index], *values[index + 1 :]])
+                # A latent shows a value if it is large beside both kinds of sentences.
                 among_diverse = _share_below(diverse, typical)
                 among_others = _share_below(others, typical)
                 score = torch.minimum(among_diverse, among_others)
@@ -230,6 +235,7 @@ def _latents(
     task: Task, weights: Mapping[str, Tensor], sentences: Sequence[str]
 ) -> Tensor:
     """Return ``h`` of sentences, ``[sentences, latents]``, in float64 on the CPU."""
+    # The autoencoder was trained on features that are not normalised.
     raw = task._raw_features(task.sentence_prompts(sentences)).to("cpu", torch.float64)
     activations = (raw - weights["bpre"]) @ weights["encoder.weight"].mT
     return torch.relu(activations + weights["encoder.bias"])

@@ -64,6 +64,7 @@ class DistortedViews:
                 operation = GEOMETRIC_OPERATIONS[index]
                 distort = make_step(operation, 2 * strength - 1, size)
                 pixels = distort(pixels)
+            # The hole comes last, so that no operation fills it.
             view[:] = pixels
             _cut_hole(view, *numbers[-3:])
         return views
@@ -93,6 +94,7 @@ def _crop_centre(image: Image.Image, size: tuple[int, int]) -> Pixels:
     """Return the largest central part that has the shape of `size`, resized to it."""
     pixels = np.array(to_rgb(image))
     height, width, _ = pixels.shape
+    # The largest scale at which the part still fits into the image.
     scale = min(height / size[0], width / size[1])
     crop_height = max(1, round(scale * size[0]))
     crop_width = max(1, round(scale * size[1]))
@@ -130,6 +132,7 @@ class _ErasedBackground:
         kl_from_uniform = -auxiliary.mean(-1) - math.log(log_p.shape[-1])
         if not self.hold:
             return kl_from_uniform.mean(1) + entropy(image)
+        # The original prompts: what is tuned must not move its own target.
         before = task.log_probabilities(views[:, 0], task.target_features)
         kl_from_before = (before.exp() * (before - image)).sum(-1)
         return kl_from_uniform.mean(1) + kl_from_before

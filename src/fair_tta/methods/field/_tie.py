@@ -104,6 +104,7 @@ class TIE(FittedMethod):
             attribute: list(values) for attribute, values in task.sensitive.items()
         }
         indices = {}
+        # Lengths may differ: the error below says so.
         for attribute, value in zip(names, known, strict=False):
             if value in names[attribute]:
                 indices[attribute] = names[attribute].index(value)
@@ -125,6 +126,7 @@ def mean_scales(
         batches: unit features ``[images, dim]``, and ``{attribute: [images]}``, the index of the
             value of each.
     """
+    # Sums over batches in float64: there may be millions of reference images.
     cosine_sums = {}
     counts = {}
     for attribute, names in task.sensitive.items():
@@ -158,6 +160,7 @@ def subtract_and_compare(
         scales: ``{attribute: [values]}``
         value_indices: ``{attribute: [images]}``, the value that is subtracted from each image.
     """
+    # Prompts of several attributes are subtracted one after the other, each with its own scale.
     image = features[:, :1]
     rest = image
     for attribute, indices in value_indices.items():
@@ -196,6 +199,7 @@ class EpisodicTIE(UsesTexts):
 
     def adapt_texts(self, task: Task, features: Tensor, texts: TextFeatures) -> Outcome:
         image = features[:, :1]
+        # Together, and not one by one, so that the order of attributes does not matter.
         nearest_prompts = []
         for values in texts.sensitive.values():
             _, prompt = nearest_value(image, values)

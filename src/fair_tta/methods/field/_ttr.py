@@ -107,6 +107,7 @@ class TTR(PixelAdapter):
                 f"TTR needs features of patches: {backend.name} has no method `encode_patches`."
             )
         check_pixels("TTR", backend)
+        # Encodes a probe, so that a tower without patches is refused before the first image.
         task.remember(
             "patches",
             lambda: backend.encode_patches(backend.preprocess([probe_image()])),
@@ -151,6 +152,7 @@ class TTR(PixelAdapter):
             patches: features of their patches, row by row, ``[patches, dim]``.
             general: feature of the general prompt, ``[dim]``.
         """
+        # Float64: k-means compares distances that may be nearly equal.
         all_patches = torch.cat(list(patches)).to("cpu", torch.float64)
         sizes = [len(image_patches) for image_patches in patches]
         segments = self._segment_patches(all_patches).split(sizes)
@@ -177,6 +179,7 @@ class TTR(PixelAdapter):
         # The mean of a segment without patches is NaN: it must not be chosen.
         chosen = torch.stack(means).nan_to_num(math.inf).argmin()
         height, width = pixels.shape[-2:]
+        # Patches are square, so their number and the shape of the image give the grid.
         rows = round(math.sqrt(len(segments) * height / width))
         mask = (segments == chosen).to(pixels).reshape(1, 1, rows, -1)
         return pixels * interpolate(mask, (height, width))[0]

@@ -89,6 +89,7 @@ class UMFC(FittedMethod):
                 centres = []
                 for index in range(len(values)):
                     group = images[perceived == index]
+                    # Without images a value has the overall mean, and adds nothing to t.
                     centres.append(group.mean(0) if len(group) else mean)
                 learned[f"centres.{attribute}"] = torch.stack(centres)
             return learned
@@ -114,8 +115,10 @@ class UMFC(FittedMethod):
         shifts = {}
         for name, centres in all_centres.items():
             directions.append(_direction(mean - centres))
+            # Mean logits of several attributes are averaged.
             share = self.alpha / len(all_centres)
             shifts[f"shift {name}"] = share * task.logits(centres, target)
+        # With two groups the summands cancel: t is zero then, not the direction of rounding.
         t = _direction(torch.cat(directions).sum(0))
         rest = target - self.beta * t
         is_lost = is_rounding(rest, target, task.text_floor)

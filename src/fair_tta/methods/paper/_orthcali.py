@@ -68,6 +68,7 @@ class OrthCali(UsesTexts):
         )
 
     def _check_task(self, task: Task) -> None:
+        # Raises if the template has no joint prompts, before any image is classified.
         if self.lam > 0:
             for attribute in task.sensitive:
                 task.joint_prompts(attribute)
@@ -89,6 +90,7 @@ class OrthCali(UsesTexts):
         Lost are targets of which only rounding is left, ``[(images,) targets]``. The basis is
         orthonormal, ``[(images,) directions, dim]``.
         """
+        # In float64: calibration solves a system that is badly conditioned for large lam.
         q = to_cpu_float64(texts.target)
         if self.lam > 0:
             differences = torch.cat(
