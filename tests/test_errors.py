@@ -43,7 +43,7 @@ def test_there_are_settings_to_look_at() -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "name"), settings())
+@pytest.mark.parametrize(("adapter_class", "name"), settings())
 def test_a_setting_that_is_not_a_number_is_refused(
     adapter_class: Any, name: str
 ) -> None:

@@ -228,7 +228,7 @@ def test_a_bad_row_is_named(clf: FairTPTClassifier) -> None:
         fit_on(LogitBalance(), clf, Features(v))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+@pytest.mark.parametrize("dtype", [np.asarray, torch.tensor])
 @pytest.mark.parametrize("errors", ["raise", "skip"])
 def test_an_array_of_features_is_not_taken_for_a_picture(
     dtype: Any, errors: Any

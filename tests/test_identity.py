@@ -58,7 +58,7 @@ def test_settings_are_plain_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "same", "other"),
+    ("value", "equal", "different"),
     [
         (InFile(1), InFile(1), InFile(2)),
         (InFile(Frozen(1)), InFile(Frozen(1)), InFile(Frozen(2))),

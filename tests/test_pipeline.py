@@ -98,7 +98,7 @@ class Pairs(Dataset[dict[str, Any]]):
 
 
 @pytest.mark.parametrize(
-    ("given", "options"),
+    ("images", "options"),
     [
         (lambda: IMAGES[0], {}),
         (lambda: IMAGES, {"batch_size": 2}),
