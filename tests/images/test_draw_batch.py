@@ -112,7 +112,12 @@ STEPS = {
 """Steps of recipes, and the largest difference in levels."""
 
 
-@pytest.mark.parametrize("step", STEPS, ids=str)
+def step_name(step: Any) -> str:
+    settings = ",".join(f"{name}={setting}" for name, setting in step.keywords.items())
+    return f"{step.func.__name__} {settings}".strip()
+
+
+@pytest.mark.parametrize("step", STEPS, ids=step_name)
 def test_operations_are_those_on_arrays(step: Any) -> None:
     stack = torch.from_numpy(np.stack(photos())).permute(0, 3, 1, 2)
     tensor_step = draw_batch._tensor_step(step, (HEIGHT, WIDTH))

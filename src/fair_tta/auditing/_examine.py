@@ -234,10 +234,12 @@ def examine_predictions(
     provenance: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> doc.ExaminationDocument:
-    """Return all figures; a few numbers of each image stay in memory.
+    """Return all figures of an examination without labels.
+
+    Answers pass by one by one; only a few numbers of each image stay in memory.
 
     Args:
-        associations: of the prompts.
+        associations: how the prompts of values and classes are related, by attribute.
         adapters: the methods by name.
         answers: for each image the predictions of `ZeroShot` and of each adapter.
         bootstrap: settings of the intervals.
@@ -261,13 +263,14 @@ def examine_predictions(
         )
         odds_by_attribute[attribute] = odds
 
-        # Images that are perceived as each class of each value: expected numbers
-        images = np.einsum("ns,ny->sy", beliefs, collected.target_beliefs)
+        # [values, classes]: how many images are perceived as a class of a value, as an expected
+        # number, since an image counts with its probabilities
+        expected_counts = np.einsum("ns,ny->sy", beliefs, collected.target_beliefs)
         values = list(table)
         attributes[attribute] = _perceived_attribute(
-            collected, beliefs, images, table, odds, bootstrap.level
+            collected, beliefs, expected_counts, table, odds, bootstrap.level
         )
-        rare = _rare_groups(images, values, collected.targets)
+        rare = _rare_groups(expected_counts, values, collected.targets)
         if rare and collected.n >= SMALL_GROUP:
             warnings.append(
                 f"{attribute}: fewer than {SMALL_GROUP} images each are perceived as "

@@ -231,7 +231,11 @@ class LabelValues:
 
 
 def _typing_ease(label: str) -> tuple[bool, int]:
-    """Return a key that is largest for what can be typed as shown, of numbers the shortest."""
+    """Return a key by which the spelling of a label that is easiest to type is the largest.
+
+    Spellings of one label are all numbers, such as 1 and 1.0, or none is. Ties are left to the
+    caller, who takes the most frequent one.
+    """
     can_be_typed = escape_invisible(label) == label
     is_number = isinstance(cell_meaning(label), Decimal)
     length = len(label) if is_number else 0

@@ -426,9 +426,10 @@ def _predictions_header(attributes: Iterable[str], runs: Iterable[str]) -> list[
 
 
 def _prediction_cells(
-    number: int, record: Record, answers: Iterable[StoredRow]
+    row_number: int, record: Record, answers: Iterable[StoredRow]
 ) -> list[object]:
-    cells = [record.key, number, record.target, *record.sensitive.values()]
+    """Return the cells of one image under `_predictions_header`."""
+    cells = [record.key, row_number, record.target, *record.sensitive.values()]
     for answer in answers:
         label = answer.prediction.label
         probabilities = answer.prediction.probabilities

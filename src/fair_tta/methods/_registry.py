@@ -214,7 +214,11 @@ def _parse_method(text: str, folder: Path) -> Any:
 
 
 def _parse_user_method(user_file: re.Match[str], folder: Path) -> Any:
-    """Return the method of a text that matches ``path.py:Class:settings``."""
+    """Return the method of a text that matches ``path.py:name:settings``.
+
+    The name is that of an adapter, of its class, or of a function that returns one. Without a name
+    the error names what the file offers.
+    """
     path = Path(os.path.abspath(folder / os.path.expanduser(user_file["path"])))
     name = (user_file["name"] or "").strip()
     settings = user_file["settings"] or ""

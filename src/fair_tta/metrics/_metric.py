@@ -214,7 +214,7 @@ class RateMetric(MetricDefinition):
         all_bounds = joint_changes(table, bootstrap.level)
         if table.clusters is not None:
             unclustered = joint_changes(table.without_clusters, bootstrap.level)
-            all_bounds = list(map(_union, all_bounds, unclustered))
+            all_bounds = list(map(_spanning_bounds, all_bounds, unclustered))
         return [
             self._change(table, 0, after, bounds)
             for after, bounds in enumerate(all_bounds, start=1)
@@ -298,18 +298,18 @@ def _classes_without_two_groups(table: AnswerTable) -> list[str]:
 def at_least_unclustered(
     table: AnswerTable, bounds_of: Callable[[AnswerTable], Bounds]
 ) -> Bounds:
-    """Return the bounds of a table, no narrower than if its images were independent.
+    """Return the interval ``(low, high)`` of a table, no narrower than for independent images.
 
-    Few clusters may seem to agree by chance.
+    Clusters only ever widen it: few of them may seem to agree by chance.
     """
     bounds = bounds_of(table)
     if table.clusters is None:
         return bounds
-    return _union(bounds, bounds_of(table.without_clusters))
+    return _spanning_bounds(bounds, bounds_of(table.without_clusters))
 
 
-def _union(first: Bounds, second: Bounds) -> Bounds:
-    """Return the lower of two low bounds and the higher of two high ones; NaN wins."""
+def _spanning_bounds(first: Bounds, second: Bounds) -> Bounds:
+    """Return the shortest interval that has both in it; NaN if one of them is."""
     low = np.minimum(first[0], second[0])
     high = np.maximum(first[1], second[1])
     return float(low), float(high)

@@ -87,14 +87,18 @@ def parse_sensitive_texts(
 def parse_column_attributes(
     texts: Sequence[str], columns: Sequence[str]
 ) -> dict[str, dict[str, str]]:
-    """Return ``{column: {label: phrase}}``; a single column need not be written."""
+    """Return ``{column: {label: phrase}}`` of texts ``"column: label=phrase"``.
+
+    A text has one label with a phrase, or labels alone, ``"column: label,label"``. The column may
+    be left out if there is only one.
+    """
     default = columns[0] if len(columns) == 1 else ""
     names = parse_sensitive_texts(texts, default)
     unknown = [column for column in names if column not in columns]
     if unknown:
         raise FairTTAError(
             f"attributes should be sensitive columns, {list(columns)} (got {unknown}): write "
-            f"'{columns[0]}: name,name'."
+            f"'{columns[0]}: name,name' or '{columns[0]}: name=phrase'."
         )
     return names
 

@@ -81,10 +81,13 @@ def _banners_of(document: AuditDocument) -> Iterator[Banner]:
 
 def _gap_banners(document: AuditDocument) -> Iterator[Banner]:
     """Yield a banner if the worst group is worse, but groups of a class do not differ."""
-    # A class that is hard in every group makes a worst group, but no gap within a class
+    # A class that is hard in every group makes a worst group, but no gap within a class.
     metrics = document.runs[0].metrics
     gap = metrics.typical_gap
-    if metrics.bias.low and not gap.is_withheld and not gap.low:
+    # Both are at least 0: an interval whose low end is above 0 shows that there is a difference.
+    is_worst_group_worse = bool(metrics.bias.low)
+    is_gap_shown = bool(gap.low)
+    if is_worst_group_worse and not gap.is_withheld and not is_gap_shown:
         yield (
             "The worst group may be a matter of its class: no gap between groups is shown",
             f"typical gap {points_text(gap)} at balanced accuracy {balanced_text(document)}",

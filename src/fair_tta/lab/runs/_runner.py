@@ -61,7 +61,7 @@ class _BegunUnit(NamedTuple):
     """A unit whose rows are not returned yet; `wait` is None if all of them are stored."""
 
     unit: WorkUnit
-    stored: Sequence[QueryRows]
+    rows_by_image: Sequence[QueryRows]
     wait: WaitForRows | None
 
 
@@ -134,10 +134,10 @@ class Runner:
             # An empty store has no row to find, so its files are not read just to digest them.
             read_files = self.store.was_begun or self.job.depends_on_batch(unit)
             unit = self._with_contents(unit, self.store, read_files)
-        stored = self._stored_rows(unit)
-        remaining = _remaining(unit, stored)
+        rows_by_image = self._stored_rows(unit)
+        remaining = _remaining(unit, rows_by_image)
         wait = None if remaining is None else pool.submit(remaining)
-        return _BegunUnit(unit, stored, wait)
+        return _BegunUnit(unit, rows_by_image, wait)
 
     def _with_contents(
         self, unit: WorkUnit, store: Store, read_files: bool
@@ -146,6 +146,7 @@ class Runner:
 
         Files that the store does not know by their signature are read if `read_files`.
         """
+        # An empty content stands for one that is not known yet.
         contents = []
         for image in unit.images:
             content = store.content(file_signature(image))
@@ -179,6 +180,7 @@ class Runner:
             computed = begun_unit.wait()
         if self.store is None:
             return unit, computed
+        # Stored and computed rows together, in the order of the queries.
         unit_rows: list[ImageRows] = []
         new_rows: list[StoredRow] = []
         for position, image_rows in enumerate(computed):
@@ -186,7 +188,7 @@ class Runner:
                 unit_rows.append(image_rows)
                 continue
             # Rows whose content is not that of the image that was read are of an older file.
-            query_rows = dict(begun_unit.stored[position])
+            query_rows = dict(begun_unit.rows_by_image[position])
             if image_rows:
                 content = image_rows[0].key.content
                 query_rows = {
@@ -214,10 +216,15 @@ class Runner:
         }
 
 
-def _remaining(unit: WorkUnit, stored: Sequence[QueryRows]) -> WorkUnit | None:
-    """Return the unit with the queries that lack a row; None if there are none."""
-    missing = tuple(frozenset(unit.queries) - rows.keys() for rows in stored)
+def _remaining(unit: WorkUnit, rows_by_image: Sequence[QueryRows]) -> WorkUnit | None:
+    """Return the unit with the queries that some of its images lack; None if none lacks any.
+
+    `rows_by_image` has the stored rows of each image of the unit, in their order.
+    """
+    all_queries = frozenset(unit.queries)
+    missing = tuple(all_queries.difference(rows) for rows in rows_by_image)
     missing_anywhere = frozenset().union(*missing)
+    # In the order of the unit: answers may depend on which methods ran before.
     queries = tuple(query for query in unit.queries if query in missing_anywhere)
     return replace(unit, queries=queries, missing=missing) if queries else None
 

@@ -126,11 +126,13 @@ class UMFC(FittedMethod):
         return {"texts": texts, "lost": is_lost, **all_centres, **shifts}
 
     def adapt(self, task: Task, features: Tensor) -> Outcome:
+        """Return probabilities ``[images, 1, targets]`` of view 0."""
         prepared = self._prepared(task)
         image = features[:, :1]
         logits = task.logits(image, prepared["texts"])
         if self.perceived:
             for attribute, values in task.sensitive_features.items():
+                # `_prepare` has divided the shifts by the number of attributes.
                 group = (image @ values.mT).argmax(-1)
                 logits = logits - prepared[f"shift centres.{attribute}"][group]
         else:

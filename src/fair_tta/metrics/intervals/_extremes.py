@@ -314,8 +314,10 @@ def _upper_end(
         from_largest, from_itself = _upper_bounds(
             class_before, class_after, selection_error, end_error
         )
-        # Both bounds hold together if they are widened by k units. In a mean over classes the
-        # widths shrink as deviations of independent numbers do.
+        # Both bounds of a class hold together if they are widened by k units. In a mean over
+        # classes widths shrink, as deviations of independent numbers do. The end is right for any
+        # k, as `_largest_mean_end` subtracts the quantile of the noise that remains; this one
+        # keeps it short (docs/statistics.md).
         k = _joint_width(from_largest, from_itself, end_error) * classes**-0.5
         a = k * from_largest.unit
         b = k * from_itself.unit
@@ -325,7 +327,7 @@ def _upper_end(
         form_noises.append(
             np.minimum(from_largest.noise + a[:, None], from_itself.noise + b[:, None])
         )
-    return _largest_sum(form_ends, form_noises, end_error)
+    return _largest_mean_end(form_ends, form_noises, end_error)
 
 
 def _upper_bounds(
@@ -372,7 +374,7 @@ def _joint_width(first: _UpperBound, second: _UpperBound, error: float) -> Float
     return -_quantile(smaller, error)
 
 
-def _largest_sum(
+def _largest_mean_end(
     form_ends: Sequence[Floats], form_noises: Sequence[Floats], error: float
 ) -> tuple[float, Floats]:
     """Return the largest end of the mean over classes, over the forms of each class.
@@ -455,7 +457,7 @@ def _run_bounds(forms: Sequence[_ClassForms], error: float) -> Bounds:
     largest_noise = [_noise_of_largest(form, selection_error)[1] for form in forms]
     end_error = error * (1 - SELECTION_SHARE)
     low = _mean_of_largest(t) + float(_quantile(-np.mean(largest_noise, 0), end_error))
-    high, _ = _largest_sum(t, [form.z for form in forms], error)
+    high, _ = _largest_mean_end(t, [form.z for form in forms], error)
     return max(0.0, min(low, value)), min(1.0, max(high, value))
 
 
