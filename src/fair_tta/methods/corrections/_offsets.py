@@ -1,7 +1,8 @@
 """Logits by perceived attribute value, and offsets of them.
 
-Class logits are ``[images, targets]``, attribute logits ``[images, values]``, and offsets, which
-are subtracted for each perceived value, ``[values, targets]``.
+Class logits are ``[..., targets]`` and attribute logits ``[..., values]``, with leading dimensions
+``[images]`` or, of view 0, ``[images, 1]``. Offsets, which are subtracted for each perceived value,
+are ``[values, targets]``.
 """
 
 from __future__ import annotations
