@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from internals import ADAPTERS
 
 from fair_tta import FairTTAError
 from fair_tta.metrics.definitions import METRICS
@@ -53,6 +54,8 @@ def message_of(case: Case, folder: Path) -> str:
     text = text.replace(str(list(METRICS)), "[METRICS]")
     text = text.replace(str(compared), "[COMPARED METRICS]")
     text = text.replace(", ".join(METRICS), "METRICS")
+    # A new method should change no message here.
+    text = text.replace(", ".join(ADAPTERS), "METHODS")
     return text.replace(str(folder), "FOLDER")
 
 
