@@ -208,9 +208,7 @@ def test_features_are_never_guessed(clf: FairTPTClassifier) -> None:
         FairTTAError, match=r"no image encoder here: pass .* Features\(array\)"
     ):
         clf.predict(cone(3, 1))
-    with pytest.raises(
-        FairTTAError, match=r"got one ndarray; features: Features\(array\)"
-    ):
+    with pytest.raises(FairTTAError, match=r"got one ndarray\).* as Features\(array\)"):
         fit_on(LogitBalance(), clf, cone(3, 1))
 
 

@@ -300,6 +300,7 @@ class FairTPTClassifier:
             return self._predict_batch([self._load(images)])[0]
         adapter = self.adapter
         stream = self._stream(check_images(images), progress, errors == "skip")
+        # Only an iterator may be endless, so only there the answers are lazy.
         if isinstance(images, Iterator):
             return stream
         return Predictions(list(stream), self.targets, adapter)
@@ -354,6 +355,7 @@ class FairTPTClassifier:
         with self._current.borrow(exclusive=exclusive) as task:
             # A method that needs pixels makes views of its own, with gradients.
             features = self._encode(task, images, needs.views and not needs.pixels)
+            # Features stored with few digits have a larger rounding floor.
             if is_stored:
                 task = task._for_image_dtype(dtype_of(images))
             return answer_batch(adapter, task, self._vision, features, images)
@@ -363,6 +365,7 @@ class FairTPTClassifier:
         if has_stored_features(images):
             if with_views and not have_stored_views(images):
                 raise features_alone_error()
+            # Methods of one view answer from stored features with views too.
             features = stack_features(images, task.target_features)
             return features if with_views else features[:, :1]
         features = self._vision.features(images, with_views)
@@ -468,6 +471,7 @@ class FairTPTClassifier:
                 "`images` should be a list of images (got one): encode([image]).",
                 argument="images",
             )
+        # Batches are bounded by their pixels alone; features are joined at the end.
         encoded = []
         for batch in load_batches(check_images(images), self._load, sys.maxsize):
             if batch.error is not None:
@@ -487,6 +491,7 @@ class FairTPTClassifier:
         The method may be given as an object, by its name on the command line, or as the path of a
         saved one.
         """
+        # A shallow copy: model, cache, task and views are shared on purpose.
         other = copy.copy(self)
         with self._current.borrow() as task:
             other.adapter = check_adapter(resolve_adapter(adapter), task)

@@ -84,7 +84,8 @@ def read_folder(
     file = Path(labels_csv)
     labels = Labels(images, file, target_column, tuple(sensitive_columns), path_column)
     rows = labels.scan().records(allowed, check_images=check_images)
-    # A table may be about some of the images of a folder
+    # A table may be about some of the images of a folder: the note that images have no row is left
+    # out. A row without an image is a problem of its own, which stays.
     about_rows = []
     for row in rows:
         if not (isinstance(row, Problem) and row.kind is ProblemKind.UNPAIRED):

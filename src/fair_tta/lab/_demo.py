@@ -122,9 +122,11 @@ def run_episodes(
         split: ``"test"`` to report, ``"validation"`` to choose.
         progress: receives how many images are finished, and how many there are.
     """
-    backend = resolve("miniature")  # once for all tasks
+    # Loaded once: its prompts' features differ by task, its weights do not.
+    backend = resolve("miniature")
     needs_views = any(adapter.needs.views for adapter in methods.values())
-    unit_size = 32 if needs_views else 256  # images per unit of work
+    # Images per unit of work: with 64 views a unit of 256 images would take gigabytes.
+    unit_size = 32 if needs_views else 256
     n_chosen = min(number for number in (images, limit, sample) if number is not None)
     total = n_chosen * len(seeds) * len(tasks)
     n_finished = 0
@@ -146,6 +148,7 @@ def run_episodes(
         warm_up = map(_image_source, task.draw(min(images, 4), 0, split=split))
         next(runner.run([WorkUnit(tuple(warm_up), 0, job.queries())]))
         for seed in seeds:
+            # Drawn one by one; `sample` keeps the share of each group.
             chosen = choose_sample(
                 islice(task.stream(seed, split=split), images),
                 limit,
@@ -164,6 +167,7 @@ def run_episodes(
                 rows_of_images.append(rows)
                 n_finished += 1
                 progress(n_finished, max(n_finished, total))
+            # An image's rows stand in the order of the methods.
             for index, (name, adapter) in enumerate(fitted.items()):
                 answers = [rows[index] for rows in rows_of_images]
                 yield Episode(
@@ -183,6 +187,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _image_source(drawn: DrawnImage) -> ImageSource:
+    # Uncompressed, because it is read again at once; the runner takes files only.
     file = BytesIO()
     drawn.image.save(file, "PNG", compress_level=0)
     return ImageSource("drawn", file.getvalue())
@@ -197,6 +202,7 @@ _OTHER_METRICS = {
     "worst_group_accuracy": "WGA",
 }
 _NAME_WIDTH = len("tpt+orthcali:lam=0")  # the longest part between hyphens
+# By side: better than zero-shot, worse, neither.
 _STYLES = {1: "green", -1: "red", 0: ""}
 
 DEMO_LEGEND = (
@@ -245,10 +251,12 @@ def demo_table(audits: Iterable[tuple[str, Audit]]) -> Overview:
             comparison.run: comparison.adjusted.by_name()
             for comparison in document.comparisons
         }
+        # The first run of the demo is zero-shot, with which the others are compared.
         zero_shot = document.runs[0]
         for run in document.runs:
             assert run.cost is not None
             assert zero_shot.cost is not None
+            # Relative to the call that a user replaces, since machines differ.
             cost = run.cost.seconds_per_image / zero_shot.cost.seconds_per_image
             cells = [
                 (task_name, 0),
@@ -273,6 +281,7 @@ def _metric_cells(
     """
     gap = Estimate(metrics[_GAP_METRIC].value, 0)  # without its interval
     cells = [(estimate_text(gap), 0)]
+    # Zero-shot is not compared with itself: its cell stays empty.
     if differences is None:
         cells.append(("", 0))
     else:
@@ -323,6 +332,7 @@ def changed_answers(episodes: Iterable[Episode], task: str) -> list[GalleryImage
         for drawn, prediction in zip(episode.images, episode.predictions, strict=True):
             if not prediction.flipped:
                 continue
+            # `before` is the model's own answer, whatever the method.
             zero_shot = prediction.zero_shot
             zero_shot_label = max(zero_shot, key=zero_shot.__getitem__)
             changed = GalleryImage(

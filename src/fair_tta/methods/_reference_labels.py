@@ -29,13 +29,13 @@ class ReferenceLabels:
     Attributes:
         values: ``{attribute: [images]}``, indices of attribute values; empty if they are not used.
         classes: ``{index of an image: index of its class}``, where the class is known.
-        images_with_class: how many images the class labels speak of, those of unknown class too.
+        least_images: the largest position that the class labels name, plus 1, of unknown class too.
         may_lack_images: further images may follow, whose class is not known.
     """
 
     values: Mapping[str, Tensor]
     classes: Mapping[int, int]
-    images_with_class: int
+    least_images: int
     may_lack_images: bool
 
     @classmethod
@@ -49,9 +49,9 @@ class ReferenceLabels:
         if labels is None:
             return cls(values, {}, 0, may_lack_images=True)
         # A dict names single images, so it says nothing about how many there are.
-        classes, images_with_class = _index_classes(labels, list(task.targets))
+        classes, least_images = _index_classes(labels, list(task.targets))
         may_lack_images = isinstance(labels, Mapping)
-        return cls(values, classes, images_with_class, may_lack_images)
+        return cls(values, classes, least_images, may_lack_images)
 
     def check_count(self, images: int) -> None:
         """Raise unless there are labels for as many images."""
@@ -62,11 +62,11 @@ class ReferenceLabels:
                     f"images (got {len(indices)}).",
                     argument="sensitive",
                 )
-        lacks_images = self.images_with_class < images and not self.may_lack_images
-        if self.images_with_class > images or lacks_images:
+        lacks_images = self.least_images < images and not self.may_lack_images
+        if self.least_images > images or lacks_images:
             raise FairTTAError(
                 f"`labels` should have one entry for each of {images} images (got "
-                f"{self.images_with_class}): use None where the class is not known, or pass "
+                f"{self.least_images}): use None where the class is not known, or pass "
                 "{index of an image: class}.",
                 argument="labels",
             )

@@ -304,7 +304,7 @@ def read_answer_table(
 
     # Groups: positions in the product of the values of all attributes
     columns = read_sensitive(sensitive, len(truth))
-    listed_values = _values_by_attribute(values, list(columns))
+    listed_values = _listed_values_by_attribute(values, list(columns))
     all_values = {}
     group_codes = np.zeros(len(truth), np.int64)
     for attribute, column in columns.items():
@@ -337,10 +337,13 @@ def _check_same_type(truth: list[Hashable], answers: list[Hashable]) -> None:
         )
 
 
-def _values_by_attribute(
+def _listed_values_by_attribute(
     values: Values | None, attributes: Sequence[str]
 ) -> Mapping[str, Sequence[Hashable]]:
-    """Return the values that are listed, by attribute; empty if none are."""
+    """Return the listed values by attribute; empty if none are listed.
+
+    `unique_names` checks the lists themselves later, and refuses a text.
+    """
     if values is None:
         return {}
     if not isinstance(values, Mapping):

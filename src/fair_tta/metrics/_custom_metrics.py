@@ -126,13 +126,16 @@ def calibration_error_change(
 def typical_gap_estimate(
     table: AnswerTable, run: int, bootstrap: Bootstrap
 ) -> Estimate:
-    """Return the typical gap, with an interval where there are enough images."""
-    withheld = typical_gaps.why_no_interval(table)
+    """Return the typical gap, with an interval where there are enough images.
 
-    def gap_of(images: AnswerTable) -> _TypicalGap:
-        return typical_gaps.measure_typical_gap(images, run)
+    The interval has a closed form: of `bootstrap` only the level counts.
+    """
+    why_no_interval = typical_gaps.why_no_interval(table)
 
-    return _estimate_gap(gap_of, table, bootstrap.level, withheld)
+    def gap_of(table_or_unclustered: AnswerTable) -> _TypicalGap:
+        return typical_gaps.measure_typical_gap(table_or_unclustered, run)
+
+    return _estimate_gap(gap_of, table, bootstrap.level, why_no_interval)
 
 
 def typical_gap_difference(

@@ -73,6 +73,7 @@ class VisionTower(ABC):
         """
         inputs = self._preprocess(images)
         pixels = inputs["pixel_values"]
+        # Further inputs, such as masks, could not be made for views that are drawn as pixels.
         return pixels if len(inputs) == 1 and pixels.ndim == 4 else None
 
     def encode_pixels(self, pixels: Tensor) -> Tensor:
@@ -113,6 +114,7 @@ class VisionTower(ABC):
         return tokens[:, 1:]
 
     def _encode(self, inputs: dict[str, Tensor]) -> Tensor:
+        # Positions and masks are integers and keep their dtype.
         moved = {}
         for key, tensor in inputs.items():
             dtype = self.dtype if tensor.is_floating_point() else None
@@ -134,6 +136,7 @@ class VisionTower(ABC):
     @computed_once
     def _has_patches(self) -> bool:
         """True if the tower's own feature is the class token or the mean of its patches."""
+        # A gradient, so that patches differ: of a plain image every token might be the feature.
         pixels = self.preprocess([Image.linear_gradient("L").convert("RGB")])
         tokens = None if pixels is None else self._tokens(pixels)
         if pixels is None or tokens is None or tokens.ndim != 3:

@@ -40,8 +40,8 @@ class ImageFile(Generic[D]):
     signature: str
 
 
-def read_image(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
-    """Read a file.
+def read_image_bytes(image: ImageSource) -> ImageFile[bytes | StoredFeature]:
+    """Read the content of an image file, without decoding it.
 
     Raises:
         OSError: it cannot be read, or is a pipe or a device.

@@ -23,7 +23,7 @@ from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._batches import Decoder
 from fair_tta.images._stored import ImageSource, StoredFeature
 from fair_tta.images._vision import image_digest
-from fair_tta.lab.runs._image_files import kept_features, read_image
+from fair_tta.lab.runs._image_files import kept_features, read_image_bytes
 from fair_tta.lab.runs._runner import batched
 from fair_tta.lab.runs._worker import (
     EncodedImage,
@@ -266,7 +266,7 @@ def _count_shared(
     reference_sizes = set()
     for image in reference:
         with suppress(OSError, ValueError, ImageError):  # reported when it is used
-            file = read_image(image)
+            file = read_image_bytes(image)
             reference_contents.add(file.content)
             reference_sizes.add(_byte_count(file.data))
     shared = 0
@@ -274,7 +274,7 @@ def _count_shared(
         with suppress(OSError, ValueError, ImageError):
             # Only files whose size occurs in the reference need to be read.
             if _byte_count(image.source) in reference_sizes:
-                shared += read_image(image).content in reference_contents
+                shared += read_image_bytes(image).content in reference_contents
     return shared
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from fair_tta.errors import ImageError
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._image_files import file_signature, read_image
+from fair_tta.lab.runs._image_files import file_signature, read_image_bytes
 from fair_tta.lab.runs._job import Job, Query, WorkUnit
 from fair_tta.lab.runs._store import RowKey, Store, StoredRow
 from fair_tta.lab.runs._worker import ImageRows
@@ -144,7 +144,8 @@ class Runner:
     ) -> WorkUnit:
         """Return the unit with the digests of its images.
 
-        Files that the store does not know by their signature are read if `read_files`.
+        Files that the store does not know by their signature (path, inode, size and times) are read
+        if `read_files`, and not decoded.
         """
         # An empty content stands for one that is not known yet.
         contents = []
@@ -152,7 +153,7 @@ class Runner:
             content = store.content(file_signature(image))
             if not content and read_files:
                 with suppress(OSError, ValueError, ImageError):  # the worker reports it
-                    content = read_image(image).content
+                    content = read_image_bytes(image).content
             contents.append(content)
         return replace(unit, contents=tuple(contents))
 

@@ -25,7 +25,7 @@ from fair_tta.classifier import FairTPTClassifier
 from fair_tta.errors import FairTTAError, ImageError
 from fair_tta.images._batches import Decoder, Decoding
 from fair_tta.images._stored import ImageSource
-from fair_tta.lab.runs._image_files import ImageFile, read_image
+from fair_tta.lab.runs._image_files import ImageFile, read_image_bytes
 from fair_tta.lab.runs._job import Job, Query, WorkUnit
 from fair_tta.lab.runs._store import StoredRow
 from fair_tta.prediction import Prediction
@@ -76,6 +76,8 @@ class Worker:
         the model's own code fails is left out alone. A failure on each of several images, or for
         want of memory, is not the fault of an image and is raised.
         """
+        # Where some rows are stored, it takes a look at the images to know which are missing:
+        # that is work, and happens when the unit is processed.
         upcoming = None
         if not unit.missing or all(
             missing == frozenset(unit.queries) for missing in unit.missing
@@ -108,6 +110,7 @@ class Worker:
         clf = self._first_classifier(unit)
         queries: set[Query] = set()
         for position, missing in enumerate(unit.missing or ()):
+            # Nothing this image lacks is new, so it need not be read.
             if missing <= queries:
                 continue
             try:
@@ -133,6 +136,7 @@ class Worker:
             {self._needs_view_features(query) for query in queries}
         ):
             encoded[with_views] = self._encode(clf, loaded, with_views, problems)
+        # Encoding may have found further images that cannot be used.
         usable = {
             position: image
             for position, image in loaded.items()
@@ -175,6 +179,8 @@ class Worker:
         rows = []
         for position, prediction in zip(usable, predictions, strict=True):
             image = usable[position]
+            # Shared work is billed in full to every method, so a method's cost does not depend on
+            # which others ran with it. Methods of pixels have encoded the image themselves.
             seconds = seconds_per_image
             if not needs_pixels:
                 seconds += encoded[position].seconds
@@ -218,6 +224,7 @@ class Worker:
                 clf = self._job.classifier(question, self._cache)
                 # Text features are computed before any clock runs.
                 _ = clf._task.target_features, clf._task.sensitive_features
+            # Text features do not depend on the seed of the views: the classifier is kept.
             if clf._vision.seed != seed:
                 clf = clf.with_views(self._job.views, seed)
             self._classifiers[question] = clf
@@ -334,7 +341,7 @@ def load_source(clf: FairTPTClassifier, image: ImageSource) -> LoadedImage:
         ImageError: it cannot be used.
     """
     try:
-        file = read_image(image)
+        file = read_image_bytes(image)
         return LoadedImage(clf._vision.load(file.data), file.content, file.signature)
     except (OSError, ImageError):
         clf._vision.load(image.source)  # raises too, with the path of the file
