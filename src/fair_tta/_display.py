@@ -28,6 +28,7 @@ def classifier_table(
     views: str,
 ) -> str:
     """Return a table of what a classifier is made of."""
+    # Many classes are abbreviated: the table should fit on a screen.
     cells = {"model": model, "targets": abbreviate(targets)}
     for attribute, names in sensitive.items():
         cells[f"sensitive: {attribute}"] = abbreviate(names)

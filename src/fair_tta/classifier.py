@@ -381,6 +381,7 @@ class FairTPTClassifier:
         """
         adapter = self.adapter
         adapter._check_ready()
+        # Exclusive: a method that tunes prompts replaces embeddings in the model meanwhile.
         with self._current.borrow() as task:
             unit_features = as_unit_features(features, task.target_features)
             if not len(unit_features):
@@ -416,6 +417,7 @@ class FairTPTClassifier:
             self.adapter._check_ready()
             warn_if_other_model(images, self._task)
             return self._fill_probabilities(images, progress)
+        # The order of `targets` is that of the dictionary.
         rows = [
             list(prediction.probabilities.values())
             for prediction in self._stream(check_images(images), progress)

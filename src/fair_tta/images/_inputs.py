@@ -24,8 +24,9 @@ def check_images(images: Any) -> Iterable[Any]:
             f"iterable of images (got {type(images).__name__}).",
             argument="images",
         )
+    # A nested tensor has no length, which a progress bar would ask for.
     if isinstance(images, Tensor) and images.is_nested:
-        return images.unbind()  # a nested tensor has no length of its own
+        return images.unbind()
     several: Iterable[Any] = images
     return several
 

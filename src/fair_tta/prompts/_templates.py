@@ -85,6 +85,7 @@ def parse_sentence(
             )
         if text:
             parts.append(SentencePart(text, _SLOT_NAMES[text] if is_slot else None))
+    # A brace that begins no slot is most likely a typing error, not a word of the sentence.
     slots = set()
     for part in parts:
         if part.slot is not None:
@@ -115,6 +116,7 @@ def leave_out(sentence: tuple[SentencePart, ...], slot: str) -> str:
     """Return the sentence without a slot, and with one space or none where it was."""
     text = sentence_text(sentence)
     marker = f"{{{slot}}}"
+    # "a {sensitive} cat." and "a cat {sensitive}." should both become "a cat."
     while marker in text:
         before, after = text.split(marker, 1)
         start = before.rstrip()

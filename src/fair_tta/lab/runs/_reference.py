@@ -144,10 +144,12 @@ def fit_on_images(
     Returns:
         The methods, the digests of the images that were used, and why the others were not.
     """
+    # Nothing to fit: the images are not even read.
     if all(adapter.is_fitted for adapter in adapters.values()):
         return dict(adapters), [], []
     reference = _encode_reference(classifier, images, kept, in_folds, progress)
     features = reference.features
+    # Images that could not be read have no features, and their labels go with them.
     labels = [classes[position] for position in reference.positions] if classes else []
     if not reference.contents:
         fitted = dict(adapters)
