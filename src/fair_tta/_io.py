@@ -20,7 +20,7 @@ from uuid import uuid4
 _REPLACE_PAUSES = (0.01, 0.1, 1.0)
 
 # Partial files older than a day, in seconds, belong to no running process.
-_STALE_AGE = 24 * 3600
+_STALE_AGE_SECONDS = 24 * 3600
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def remove_stale_parts(folder: Path) -> None:
     """Remove partial files of killed processes. Younger files may be those of a running one."""
     for path in folder.glob(".*.part"):
         with suppress(OSError):  # another process may remove it too
-            if time.time() - path.stat().st_mtime > _STALE_AGE:
+            if time.time() - path.stat().st_mtime > _STALE_AGE_SECONDS:
                 path.unlink()
 
 

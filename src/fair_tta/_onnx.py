@@ -194,11 +194,11 @@ class _Recorder(TorchDispatchMode):
         return self.node("Cast", name, to=onnx_dtype)
 
 
-_Write = Callable[..., str | list[str]]
+_OperatorWriter = Callable[..., str | list[str]]
 """``(recorder, first tensor of the result, *arguments of the operator) -> names of outputs``"""
 
 
-def _elementwise(onnx_operator: str) -> _Write:
+def _elementwise(onnx_operator: str) -> _OperatorWriter:
     """Return the writer of an operator whose operands all get the dtype of the result."""
 
     def write(recorder: _Recorder, out: Tensor, *operands: Any) -> str:
@@ -208,7 +208,7 @@ def _elementwise(onnx_operator: str) -> _Write:
     return write
 
 
-def _reduction(onnx_operator: str) -> _Write:
+def _reduction(onnx_operator: str) -> _OperatorWriter:
     def write(
         recorder: _Recorder, _out: Tensor, x: Tensor, dims: Any, keep: bool = False
     ) -> str:
@@ -217,7 +217,7 @@ def _reduction(onnx_operator: str) -> _Write:
     return write
 
 
-def _softmax(onnx_operator: str) -> _Write:
+def _softmax(onnx_operator: str) -> _OperatorWriter:
     def write(
         recorder: _Recorder, _out: Tensor, x: Tensor, dim: int, _half_to_float: bool
     ) -> str:
@@ -334,7 +334,7 @@ def _convert(recorder: _Recorder, out: Tensor, x: Tensor, **_options: Any) -> st
 
 
 # Writers by operators of ATen.
-_OPERATORS: dict[str, _Write] = {
+_OPERATORS: dict[str, _OperatorWriter] = {
     "add": _elementwise("Add"),
     "alias": _elementwise("Identity"),
     "bmm": _elementwise("MatMul"),

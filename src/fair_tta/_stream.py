@@ -20,14 +20,14 @@ from fair_tta.images._vision import image_digest
 from fair_tta.prediction import Prediction
 
 Load = Callable[[Any], Any]
-Answer = Callable[[Sequence[Any]], list[Prediction]]
+PredictBatch = Callable[[Sequence[Any]], list[Prediction]]
 LogCost = Callable[[Iterable[Any], float], None]
 
 
 def stream_predictions(
     images: Iterable[Any],
     load: Load,
-    answer: Answer,
+    answer: PredictBatch,
     *,
     batch_size: int,
     progress: bool,

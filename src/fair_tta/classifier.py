@@ -43,7 +43,7 @@ from fair_tta.images._stored import (
 from fair_tta.images._views import AugMix
 from fair_tta.images._vision import Vision
 from fair_tta.methods import AssociationCorrection, FairTPT, ZeroShot
-from fair_tta.methods._answer import answer_batch
+from fair_tta.methods._answer import predict_from_features
 from fair_tta.methods._base import (
     Adapter,
     check_adapter,
@@ -358,7 +358,7 @@ class FairTPTClassifier:
             # Features stored with few digits have a larger rounding floor.
             if is_stored:
                 task = task._for_image_dtype(dtype_of(images))
-            return answer_batch(adapter, task, self._vision, features, images)
+            return predict_from_features(adapter, task, self._vision, features, images)
 
     def _encode(self, task: Task, images: Sequence[Any], with_views: bool) -> Tensor:
         """Return unit features ``[images, views, dim]`` without gradients; view 0 is the image."""
@@ -386,7 +386,9 @@ class FairTPTClassifier:
             unit_features = as_unit_features(features, task.target_features)
             if not len(unit_features):
                 return []
-            return answer_batch(adapter, task, self._vision, unit_features, images)
+            return predict_from_features(
+                adapter, task, self._vision, unit_features, images
+            )
 
     def _log_cost(self, images: Iterable[Any], seconds_per_image: float) -> None:
         """Log once what many views of many images cost."""

@@ -183,7 +183,7 @@ from fair_tta.lab.cli._audit import audit_command
 from fair_tta.lab.cli._console import errors_as_exit_codes
 from fair_tta.lab.cli._console import log
 from fair_tta.lab.cli._console import parse_option
-from fair_tta.lab.cli._expand import reject_options
+from fair_tta.lab.cli._expand import reject_ineffective_options
 from fair_tta.lab.cli._expand import with_shared_options
 from fair_tta.lab.cli._inputs import walk_images
 from fair_tta.lab.cli._methods import complete_adapters

@@ -230,11 +230,11 @@ def read_thresholds(
                 "a threshold should be a metric, < or >, and points from 0 to 100, such as "
                 f"'typical_gap > 10' (got {text!r})."
             )
-        written_metric, sign, number, percent_sign = match.groups()
+        written_metric, sign, number, percent_with_sign = match.groups()
 
         # "accuracy < 0.8" probably means 80 points, and would never hold as it stands
         points = float(number)
-        if 0 < points < 1 and not percent_sign:
+        if 0 < points < 1 and not percent_with_sign:
             raise FairTTAError(
                 f"a threshold should be in points from 0 to 100 (got {text!r}): write "
                 f"{100 * points:g} if {points} is a share, or '{points} %' if it is not."

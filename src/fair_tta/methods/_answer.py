@@ -16,7 +16,7 @@ from fair_tta.prediction import Prediction
 from fair_tta.prompts._task import Task
 
 
-def answer_batch(
+def predict_from_features(
     adapter: Adapter,
     task: Task,
     vision: Vision,
@@ -28,7 +28,7 @@ def answer_batch(
     Only methods of pixels and cross-fitted methods look at the loaded `images`.
     """
     if isinstance(adapter, CrossFitted) and images:
-        return _answer_by_folds(adapter, task, vision, features, images)
+        return _predict_by_folds(adapter, task, vision, features, images)
     zero_shot = ZeroShot().adapt(task, features)
     try:
         adapted = _adapt(adapter, task, vision, features, images, zero_shot)
@@ -55,7 +55,7 @@ def _adapt(
     return adapter.adapt(task, features)
 
 
-def _answer_by_folds(
+def _predict_by_folds(
     adapter: CrossFitted,
     task: Task,
     vision: Vision,
@@ -66,6 +66,8 @@ def _answer_by_folds(
     predictions: dict[int, Prediction] = {}
     for fitted, indices in adapter.folds(images):
         fold_images = [images[index] for index in indices]
-        answers = answer_batch(fitted, task, vision, features[indices], fold_images)
+        answers = predict_from_features(
+            fitted, task, vision, features[indices], fold_images
+        )
         predictions.update(zip(indices, answers, strict=True))
     return [predictions[index] for index in range(len(images))]

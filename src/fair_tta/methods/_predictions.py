@@ -21,7 +21,7 @@ NOT_FINITE = "adaptation gave values that are not finite; this is the zero-shot 
 # The key of the target's probabilities beside those of the attributes. An attribute may have any
 # name, "target" too, so this one has a character that no name has.
 _TARGET = "\0target"
-_NUMBERS = ("learning_rate", "relative_step", "views_kept")
+_OPTIONAL_NUMBER_FIELDS = ("learning_rate", "relative_step", "views_kept")
 # Sums of float32 probabilities are nearer to one than this, those of logits much farther.
 _SUM_TOLERANCE = 1e-3
 
@@ -49,7 +49,7 @@ def to_predictions(
         on_device["after", name] = p
     for sentence, flag in adapted.flags.items():
         on_device["flag", sentence] = flag
-    for name in _NUMBERS:
+    for name in _OPTIONAL_NUMBER_FIELDS:
         number = getattr(adapted, name)
         if isinstance(number, Tensor):
             on_device[name] = number
@@ -201,7 +201,7 @@ def _check_outcome(adapter: Adapter, outcome: Any, task: Task, images: int) -> N
     shapes["probabilities"] = outcome.probabilities, [images, len(task.targets)]
     for name, p in outcome.sensitive.items():
         shapes[f"sensitive[{name!r}]"] = p, [images, len(task.sensitive[name])]
-    for name in _NUMBERS:
+    for name in _OPTIONAL_NUMBER_FIELDS:
         number = getattr(outcome, name)
         if not isinstance(number, int | None):
             shapes[name] = number, [images]

@@ -23,8 +23,8 @@ from fair_tta.metrics._clusters import (
     student_factor,
 )
 from fair_tta.metrics._columns import (
-    encode_names,
-    number_in_order,
+    assign_codes,
+    look_up_codes,
     read_column,
     read_sensitive,
     sensitive_argument,
@@ -196,7 +196,7 @@ class AnswerTable:
     def with_contents(self, digests: Column) -> AnswerTable:
         """Return a table in which rows of equal digests are one image, and so in one cluster."""
         column = read_column("digests", digests, len(self.truth))
-        contents = number_in_order(column)
+        contents = assign_codes(column)
         digests_in_order = "\n".join(repr(digest) for digest in column)
         return replace(
             self,
@@ -310,7 +310,7 @@ def read_answer_table(
     for attribute, column in columns.items():
         value_names = unique_names("values", listed_values.get(attribute), column)
         all_values[attribute] = value_names
-        codes = encode_names(
+        codes = look_up_codes(
             sensitive_argument(attribute), column, "values", value_names
         )
         group_codes = group_codes * len(value_names) + codes
@@ -318,9 +318,9 @@ def read_answer_table(
     return AnswerTable(
         names,
         all_values,
-        encode_names("y_true", truth, "targets", names),
+        look_up_codes("y_true", truth, "targets", names),
         group_codes,
-        tuple(encode_names("y_pred", run, "targets", names) for run in runs),
+        tuple(look_up_codes("y_pred", run, "targets", names) for run in runs),
         clusters=None if clusters is None else read_clusters(clusters, len(truth)),
     )
 

@@ -14,7 +14,7 @@ from fair_tta.metrics._types import Floats
 
 # By how much a sum of rounded probabilities may miss 1, and a rounded score may leave [0, 1].
 _SUM_TOLERANCE = 1e-3
-_ROUNDING = 1e-5
+_SCORE_TOLERANCE = 1e-5
 
 
 def read_array(
@@ -65,7 +65,7 @@ def read_probabilities(argument: str, values: Any, length: int | None = None) ->
 def read_unit_scores(argument: str, values: Any, length: int | None = None) -> Floats:
     """Return numbers in [0, 1], one per image; rounding beyond the ends is cut off."""
     scores = read_array(argument, values, 1, length)
-    if not np.all((scores >= -_ROUNDING) & (scores <= 1 + _ROUNDING)):
+    if not np.all((scores >= -_SCORE_TOLERANCE) & (scores <= 1 + _SCORE_TOLERANCE)):
         raise FairTTAError(
             f"`{argument}` should lie between 0 and 1.", argument=argument
         )

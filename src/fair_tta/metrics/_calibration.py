@@ -80,9 +80,9 @@ def estimate_calibration_error(
     # Noise of the bins, of independent images and of clusters.
     generator = np.random.default_rng(bootstrap.seed)
     draws = generator.standard_normal((bootstrap.resamples, _BINS))
-    roots = [_noise_root(errors, [weights], [confidence])]
+    roots = [_covariance_factor(errors, [weights], [confidence])]
     if clusters is not None:
-        roots.append(_noise_root(errors, [weights], [confidence], clusters))
+        roots.append(_covariance_factor(errors, [weights], [confidence], clusters))
     # Clusters never make the interval narrower.
     margin = 0.0
     for root in roots:
@@ -120,7 +120,7 @@ def estimate_calibration_change(
     normal = generator.standard_normal((DRAWS, 2 * _BINS))
 
     def bounds_with(clusters: Ints | None) -> Bounds:
-        root = _noise_root(np.hstack(errors), weights, confidence, clusters)
+        root = _covariance_factor(np.hstack(errors), weights, confidence, clusters)
         draws = normal @ root
         noise = np.concatenate([draws, -draws]).T.reshape(2, _BINS, -1)
         mean_over_bins = ExtremeChange.of_absolutes(mean_errors, noise)
@@ -149,7 +149,7 @@ def _bin_weights(confidence: Floats) -> Floats:
     return weights
 
 
-def _noise_root(
+def _covariance_factor(
     errors: Floats,
     weights: Sequence[Floats],
     confidence: Sequence[Floats],

@@ -9,9 +9,9 @@ from scipy.special import ndtri, stdtrit
 
 from fair_tta.errors import FairTTAError
 from fair_tta.metrics._columns import (
+    assign_codes,
     check_lookalikes,
     is_missing,
-    number_in_order,
     read_column,
 )
 from fair_tta.metrics._types import Column, Floats, Ints
@@ -34,7 +34,7 @@ def read_clusters(clusters: Column, length: int) -> Ints | None:
         plain = [object() if is_missing(name) or name == "" else name for name in plain]
     column = read_column("clusters", plain, length)
     check_lookalikes("clusters", column)
-    numbers = number_in_order(column)
+    numbers = assign_codes(column)
     return numbers if numbers.max(initial=-1) + 1 < length else None
 
 

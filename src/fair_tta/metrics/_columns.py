@@ -201,7 +201,7 @@ def check_lookalikes(argument: str, names: Iterable[Hashable]) -> None:
         )
 
 
-def encode_names(
+def look_up_codes(
     argument: str, column: list[Hashable], listed_in: str, names: tuple[Hashable, ...]
 ) -> Ints:
     """Return the position of each value of a column in `names`.
@@ -223,7 +223,7 @@ def encode_names(
         ) from None
 
 
-def number_in_order(column: Iterable[Hashable]) -> Ints:
+def assign_codes(column: Iterable[Hashable]) -> Ints:
     """Return a number for each value; equal values share one, in the order they first occur."""
     numbers: dict[Hashable, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in column]

@@ -25,7 +25,7 @@ from fair_tta.metrics.intervals._bootstrap import (
 )
 
 # Probabilities that vary less than this from image to image vary by rounding in single precision.
-_ROUNDING = 1e-6
+_MIN_BASIS_SIZE = 1e-6
 
 # Mean squared logits below this vary by rounding only.
 _MIN_VARIANCE = 1e-20
@@ -104,7 +104,7 @@ def r_squared(logits: Any, sensitive: Any) -> float:
     # Project on the span of the centred values; directions of rounding alone are left out.
     x = probabilities / probabilities.sum(1, keepdims=True)
     basis, sizes, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    basis = basis[:, sizes > _ROUNDING * n**0.5]
+    basis = basis[:, sizes > _MIN_BASIS_SIZE * n**0.5]
     explained = float(((basis.T @ u) ** 2).sum())
     return min(1.0, explained / total)
 

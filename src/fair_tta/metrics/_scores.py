@@ -124,7 +124,7 @@ def _check_is_mapping(argument: str, columns: Any) -> None:
 
 
 # Fields of `Scores` and of `Prediction`: numbers, numbers by attribute, probabilities by name.
-_NUMBERS = ("entropy", "entropy_zero_shot", "relative_step")
+_SCORE_FIELDS = ("entropy", "entropy_zero_shot", "relative_step")
 _ENTROPIES = ("sensitive_entropy", "sensitive_entropy_zero_shot")
 _BELIEFS = ("zero_shot", "sensitive_zero_shot")
 
@@ -152,7 +152,7 @@ class AnswerTableBuilder:
         self.digests = array("Q")
         self.seconds = 0.0
         self._warnings: list[tuple[str, ...]] = []
-        self._numbers = {name: array("d") for name in ("confidence", *_NUMBERS)}
+        self._numbers = {name: array("d") for name in ("confidence", *_SCORE_FIELDS)}
         kept = (*_ENTROPIES, *_BELIEFS) if keep_beliefs else _ENTROPIES
         self._by_name: dict[str, dict[str, array[float]]] = {name: {} for name in kept}
 
@@ -163,7 +163,7 @@ class AnswerTableBuilder:
         warnings = [sys.intern(warning) for warning in prediction.warnings]
         self._warnings.append(tuple(warnings))
         self._numbers["confidence"].append(prediction.probabilities[prediction.label])
-        for name in _NUMBERS:
+        for name in _SCORE_FIELDS:
             number = getattr(prediction, name)
             self._numbers[name].append(float("nan") if number is None else number)
         for name, columns in self._by_name.items():

@@ -5,7 +5,7 @@ function draws random numbers is part of the world: another order gives other im
 that the embedded model was trained and measured on.
 
 Coordinates are pixels of the canvas, with y pointing down. Those of a shape are relative to its
-centre, until `_position` moves it.
+centre, until `_place_at_random` moves it.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def star(random: Random) -> Points:
 
 def badge(image: Image.Image, random: Random, shape: Points, colour: Colour) -> None:
     """Draw a filled shape with a pale rim."""
-    outline = _position(shape, random, 0.5, (0.7, 1.3))
+    outline = _place_at_random(shape, random, 0.5, (0.7, 1.3))
     rim_colour = _scale_brightness(colour, 1.25)
     ImageDraw.Draw(image).polygon(outline, fill=colour, outline=rim_colour)
 
@@ -283,7 +283,7 @@ def _draw_parts(
     """Draw parts that share their size, position, tilt and direction."""
     corners = [corner for part, _ in parts for corner in part]
     # All corners are moved together, and taken apart again
-    placed = _position(corners, random, most_tilt, (0.75, 1.25))
+    placed = _place_at_random(corners, random, most_tilt, (0.75, 1.25))
     pen = ImageDraw.Draw(image)
     start = 0
     for part, colour in parts:
@@ -292,7 +292,7 @@ def _draw_parts(
         start = end
 
 
-def _position(
+def _place_at_random(
     points: Points, random: Random, most_tilt: float, scales: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """Scale, turn, mirror and move points at random; `most_tilt` is in radians."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
-from internals import reject_options, with_shared_options
+from internals import reject_ineffective_options, with_shared_options
 from typer.testing import CliRunner
 
 
@@ -19,7 +19,7 @@ class Drink:
 
     def __post_init__(self) -> None:
         if not self.sugar:
-            reject_options("without sugar", with_milk=self.with_milk)
+            reject_ineffective_options("without sugar", with_milk=self.with_milk)
 
 
 @dataclass(frozen=True, kw_only=True)

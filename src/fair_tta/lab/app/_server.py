@@ -84,7 +84,7 @@ POLICY = (
 )
 """Of the page: nothing comes from another host, and nothing goes there."""
 
-_SERVED = re.compile(
+_SERVED_PATHS = re.compile(
     r"/|/(assets|static|svelte)/[^:]*|/config/?|/theme\.css|/favicon\.ico|/manifest\.json"
     r"|/gradio_api/(upload|upload_progress|theme\.css|startup-events|info|app_id)/?"
     r"|/gradio_api/queue/(join|data)|/gradio_api/(cancel|reset)/?"
@@ -102,7 +102,7 @@ _FIELDS_BYTES = 2**20
 _BYTES_PER_FILE = 2**12
 
 # Seconds: a wait without an end cannot be interrupted on Windows
-_WAIT = 0.5
+_STOP_POLL_SECONDS = 0.5
 
 
 class Gate:
@@ -166,7 +166,7 @@ class Gate:
                 return 421, "This app answers on this machine only."
             if headers.get("origin", "") not in ("", f"http://{host}"):
                 return 403, "This app answers its own page only."
-        if _SERVED.fullmatch(path) is None:
+        if _SERVED_PATHS.fullmatch(path) is None:
             return 404, "There is nothing here."
         # What a request promises is what the server receives, so it can be refused beforehand
         length = headers.get("content-length", "")
@@ -284,7 +284,7 @@ def serve(
         )
         try:
             ready(launch(blocks, folder, allowed, host, port, share, open_browser))
-            while not stop.wait(_WAIT):
+            while not stop.wait(_STOP_POLL_SECONDS):
                 pass
         finally:
             blocks.close(verbose=False)

@@ -54,7 +54,7 @@ def _default(option: Field[Any]) -> Any:
     return inspect.Parameter.empty if option.default is MISSING else option.default
 
 
-def reject_options(circumstance: str, **options: object) -> None:
+def reject_ineffective_options(circumstance: str, **options: object) -> None:
     """Raise a usage error if an option was given that has no effect.
 
     Args:

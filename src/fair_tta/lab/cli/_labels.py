@@ -13,7 +13,7 @@ from fair_tta.lab.cli._console import (
     log,
     parse_option,
 )
-from fair_tta.lab.cli._expand import reject_options
+from fair_tta.lab.cli._expand import reject_ineffective_options
 from fair_tta.lab.cli._names import (
     column_names,
     parse_column_attributes,
@@ -52,7 +52,7 @@ def labels_from_options(
     from fair_tta.datasets._labels import Labels
 
     if encoder.features is None:
-        reject_options("without --features", by_position=labels.by_position)
+        reject_ineffective_options("without --features", by_position=labels.by_position)
 
     # Labels are those of a file, or the names of folders
     stored = encoder.stored

@@ -18,11 +18,11 @@ from fair_tta.prompts._templates import parse_names
 if TYPE_CHECKING:
     from fair_tta.datasets._label_values import LabelValues
 
-_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_MONTH_PATTERN = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 # The first pattern that fits names the problem. Spreadsheets turn names such as 3-9 into dates.
 _PROBLEM_PATTERNS = (
     (r"[-+]?\d+([.,]\d+)?", "a number"),
-    (rf"\d{{1,4}}[-. ]{_MONTH}|{_MONTH}[-. ]\d{{1,4}}", "a date"),
+    (rf"\d{{1,4}}[-. ]{_MONTH_PATTERN}|{_MONTH_PATTERN}[-. ]\d{{1,4}}", "a date"),
     (r"\d{4}-\d\d?-\d\d?.*", "a date"),
     (
         r"true|false|yes|no|y|n|none|null|nan|unknown|other",

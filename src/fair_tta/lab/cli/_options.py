@@ -18,7 +18,7 @@ import typer
 from fair_tta._io import printable
 from fair_tta.errors import PromptError
 from fair_tta.lab.cli._console import log, parse_option
-from fair_tta.lab.cli._expand import reject_options
+from fair_tta.lab.cli._expand import reject_ineffective_options
 from fair_tta.lab.cli._names import parse_sensitive_texts, parse_target_texts
 from fair_tta.prompts._templates import Templates, parse_template
 
@@ -205,16 +205,18 @@ class EncoderOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         if self.text_features is None:
-            reject_options("without --text-features", scale=self.scale)
+            reject_ineffective_options("without --text-features", scale=self.scale)
         else:
-            reject_options(
+            reject_ineffective_options(
                 "with --text-features",
                 model=self.model,
                 device=self.device,
                 dtype=self.dtype,
             )
         if self.features is None:
-            reject_options("without --features", text_features=self.text_features)
+            reject_ineffective_options(
+                "without --features", text_features=self.text_features
+            )
 
     def require_one_source(self, images: object) -> None:
         """Raise a usage error unless there are either images or stored features."""
@@ -273,7 +275,7 @@ class ImageEncoderOptions(EncoderOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.features is None:
-            reject_options("without --features", id_column=self.id_column)
+            reject_ineffective_options("without --features", id_column=self.id_column)
 
     @cached_property
     def stored(self) -> FeatureFile | None:
@@ -302,7 +304,9 @@ class ViewEncoderOptions(ImageEncoderOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.features is not None:
-            reject_options("with --features, which has one view", views=self.views)
+            reject_ineffective_options(
+                "with --features, which has one view", views=self.views
+            )
 
 
 # Images
@@ -355,7 +359,9 @@ class ImageOptions(SampleOptions):
 
     def __post_init__(self) -> None:
         if not self.has_stdin:
-            reject_options("unless IMAGE is -, for paths on stdin", null=self.null)
+            reject_ineffective_options(
+                "unless IMAGE is -, for paths on stdin", null=self.null
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,7 +386,7 @@ class ReferenceOptions:
 
     def __post_init__(self) -> None:
         if self.reference is None:
-            reject_options(
+            reject_ineffective_options(
                 "without --reference", reference_is_data=self.reference_is_data
             )
 
@@ -418,7 +424,7 @@ class RunOptions:
     def require_out(self, out: Path | None) -> None:
         """Raise a usage error if an option was given that has no effect without --out."""
         if out is None:
-            reject_options("without --out", restart=self.restart)
+            reject_ineffective_options("without --out", restart=self.restart)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,7 +443,7 @@ class ReportRunOptions(RunOptions):
         """Raise a usage error if an option was given that has no effect without --out."""
         super().require_out(out)
         if out is None:
-            reject_options("without --out", embed_images=self.embed_images)
+            reject_ineffective_options("without --out", embed_images=self.embed_images)
 
 
 # Labels
@@ -526,7 +532,7 @@ class LabelOptions(ColumnOptions):
 
     def __post_init__(self) -> None:
         if self.labels is None:
-            reject_options(
+            reject_ineffective_options(
                 "without --labels: the folders are the labels",
                 path_column=self.path_column,
                 cluster_column=self.cluster_column,
@@ -567,7 +573,7 @@ class ThresholdOptions:
 
     def __post_init__(self) -> None:
         if not self.fail_if:
-            reject_options("without --fail-if", fail_on=self.fail_on)
+            reject_ineffective_options("without --fail-if", fail_on=self.fail_on)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from fair_tta.lab.report._numbers import (
     interval,
     of_hundred,
     percent,
-    percent_sign,
+    percent_with_sign,
     points_text,
     shown_value,
 )
@@ -49,7 +49,7 @@ def audit_banners(tasks: Sequence[NamedAudit]) -> list[str]:
     return sentences
 
 
-def balanced_text(document: AuditDocument) -> str:
+def balanced_accuracy_text(document: AuditDocument) -> str:
     """Return balanced accuracy of the reference, without which no gap is shown."""
     return percent(shown_value(document.runs[0].metrics.balanced_accuracy))
 
@@ -60,8 +60,8 @@ def _banners_of(document: AuditDocument) -> Iterator[Banner]:
     yield from _confidence_banners(document)
     for row in method_rows(document):
         if row.changed > MANY_CHANGED:
-            head = f"More than {percent_sign(MANY_CHANGED)} of the answers change"
-            yield head, f"{row.name} {percent_sign(row.changed)}"
+            head = f"More than {percent_with_sign(MANY_CHANGED)} of the answers change"
+            yield head, f"{row.name} {percent_with_sign(row.changed)}"
     for set_name in document.data.harmful:
         shares = _harm_detail(run, set_name)
         if shares:
@@ -88,9 +88,10 @@ def _gap_banners(document: AuditDocument) -> Iterator[Banner]:
     is_worst_group_worse = bool(metrics.bias.low)
     is_gap_shown = bool(gap.low)
     if is_worst_group_worse and not gap.is_withheld and not is_gap_shown:
+        balanced_accuracy = balanced_accuracy_text(document)
         yield (
             "The worst group may be a matter of its class: no gap between groups is shown",
-            f"typical gap {points_text(gap)} at balanced accuracy {balanced_text(document)}",
+            f"typical gap {points_text(gap)} at balanced accuracy {balanced_accuracy}",
         )
 
 
@@ -109,7 +110,7 @@ def _confidence_banners(document: AuditDocument) -> Iterator[Banner]:
     if median is not None and median < chance + _NEAR_CHANCE * (1 - chance):
         yield (
             f"{run.name} is barely confident in any answer",
-            f"median confidence {percent_sign(median)}, by chance {percent_sign(chance)}",
+            f"median confidence {percent_with_sign(median)}, by chance {percent_with_sign(chance)}",
         )
 
 
@@ -126,4 +127,6 @@ def _harm_detail(run: RunFigures, set_name: str) -> str:
     rates.sort()
     if len(rates) > 1:
         rates = [rates[0], rates[-1]]
-    return " and ".join(f"in {percent_sign(-rate)} {group}" for rate, group in rates)
+    return " and ".join(
+        f"in {percent_with_sign(-rate)} {group}" for rate, group in rates
+    )

@@ -9,7 +9,7 @@ from fair_tta.lab.report._numbers import (
     figure_text,
     of_hundred,
     percent,
-    percent_sign,
+    percent_with_sign,
     points_text,
 )
 from fair_tta.lab.report._verdict import Card
@@ -115,7 +115,7 @@ def _perceived_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     shares = sorted(perceived.shares.items(), key=share, reverse=True)
     parts = []
     for value, estimate in shares[:_MAX_LISTED_VALUES]:
-        parts.append(f"{value} {percent_sign(estimate.value)}")
+        parts.append(f"{value} {percent_with_sign(estimate.value)}")
     text = f"The model perceives {attribute}: {', '.join(parts)}"
     n_left = len(shares) - len(parts)
     if n_left:
@@ -123,7 +123,7 @@ def _perceived_card(attribute: str, perceived: doc.PerceivedAttribute) -> Card:
     return Card(
         "What is perceived",
         f"{text}.",
-        f"Its most probable value has {percent_sign(perceived.confidence.value)} on average.",
+        f"Its most probable value has {percent_with_sign(perceived.confidence.value)} on average.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fair_tta.auditing._document import AuditDocument
 from fair_tta.auditing._judge import label_cautions
-from fair_tta.lab.report._banners import audit_banners, balanced_text
+from fair_tta.lab.report._banners import audit_banners, balanced_accuracy_text
 from fair_tta.lab.report._changed_groups import (
     ChangedGroup,
     before_after,
@@ -132,7 +132,7 @@ def _groups_chart(document: AuditDocument, row: MethodRow) -> Chart:
     if len(groups) > _MAX_ROWS:
         caption += f" The worst {_MAX_ROWS} of {len(groups)}."
     return Chart(
-        f"Each group {_signs_of(row.name)}",
+        f"Each group {_before_after_legend(row.name)}",
         caption,
         [_row_of_group(group) for group in groups[:_MAX_ROWS]],
         [],
@@ -174,7 +174,7 @@ def _tasks_chart(tasks: Sequence[NamedAudit], method: MethodOnTasks) -> Chart | 
     if not rows:
         return None
     return Chart(
-        f"Typical gap of each task {_signs_of(method.name)}",
+        f"Typical gap of each task {_before_after_legend(method.name)}",
         "In points, at balanced accuracy before and after. "
         "Coloured: the verdict of the report.",
         rows[:_MAX_ROWS],
@@ -184,7 +184,7 @@ def _tasks_chart(tasks: Sequence[NamedAudit], method: MethodOnTasks) -> Chart | 
     )
 
 
-def _signs_of(method: str) -> str:
+def _before_after_legend(method: str) -> str:
     return f"before (\N{WHITE CIRCLE}) and after (\N{BLACK CIRCLE}) {method}"
 
 
@@ -198,7 +198,7 @@ def _dot_chart(tasks: Sequence[NamedAudit]) -> Chart:
         for name, task in tasks:
             gap = task.runs[0].metrics.typical_gap
             if not gap.is_withheld:
-                dots.append(Dot(f"{name}, at {balanced_text(task)}", gap))
+                dots.append(Dot(f"{name}, at {balanced_accuracy_text(task)}", gap))
     else:
         heading = "Right answers in percent, the worst first"
         reach = (0.0, 1.0)

@@ -99,7 +99,7 @@ def rounded_percent(share: float | None) -> str:
     return f"{100 * share:.0f}"
 
 
-def percent_sign(share: float | None) -> str:
+def percent_with_sign(share: float | None) -> str:
     """Return ``71 %``, rounded."""
     return f"{rounded_percent(share)}{NO_BREAK_SPACE}%"
 

@@ -165,7 +165,7 @@ def markdown(audit: Audit | Mapping[str, Any], *, title: str | None = None) -> s
     cells = _cells_of_runs(document)
     n_left_out = max(0, len(cells) - MAX_CARD_GROUPS)
     if n_left_out:
-        cells.sort(key=_right_before)
+        cells.sort(key=_accuracy_before)
     # A card has room for the first sentence of each limit
     limits = {}
     for name, text in legends.limits(document).items():
@@ -337,7 +337,7 @@ def _cells_of_runs(
     return rows
 
 
-def _right_before(row: tuple[str, list[ClassInGroup]]) -> float:
+def _accuracy_before(row: tuple[str, list[ClassInGroup]]) -> float:
     """Return the accuracy of the reference; groups without images come last."""
     rate = row[1][0].true_positive_rate.value
     return 2.0 if rate is None else rate

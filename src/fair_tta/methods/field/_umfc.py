@@ -25,7 +25,7 @@ from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.prompts._task import Task
 
 # Features have length one and float32 has seven digits: shorter differences are rounding.
-_ROUNDING = 1e-6
+_MIN_DIRECTION_LENGTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -145,5 +145,5 @@ class UMFC(FittedMethod):
 
 def _direction(difference: Tensor) -> Tensor:
     """Return vectors of length one; zeros where only rounding is left."""
-    has_direction = difference.norm(dim=-1, keepdim=True) > _ROUNDING
+    has_direction = difference.norm(dim=-1, keepdim=True) > _MIN_DIRECTION_LENGTH
     return unit_features(torch.where(has_direction, difference, 0))

@@ -425,7 +425,7 @@ def extreme_bounds(
 ) -> Bounds:
     """Return the interval of the largest form of one run, mean over classes."""
     (rates,) = rates_with_noise(table, (run,))
-    return _run_bounds(_class_forms(rates, forms), (1 - level) / 2)
+    return _extreme_bounds_of_forms(_class_forms(rates, forms), (1 - level) / 2)
 
 
 def class_extreme_bounds(
@@ -434,12 +434,14 @@ def class_extreme_bounds(
     """Return the interval of the largest form of each class: ``[classes]``, ``[classes]``."""
     (rates,) = rates_with_noise(table, (run,))
     error = (1 - level) / 2
-    bounds = [_run_bounds([forms], error) for forms in _class_forms(rates, forms)]
+    bounds = [
+        _extreme_bounds_of_forms([forms], error) for forms in _class_forms(rates, forms)
+    ]
     low, high = np.array(bounds).T
     return low, high
 
 
-def _run_bounds(forms: Sequence[_ClassForms], error: float) -> Bounds:
+def _extreme_bounds_of_forms(forms: Sequence[_ClassForms], error: float) -> Bounds:
     """Return the interval of the largest form of one run, mean over classes.
 
     The upper end has to hold for the one form that is truly the largest. The lower end is the
@@ -493,7 +495,7 @@ class MaxMinInterval:
             # At an error between Bonferroni's and that of a single change.
             noise = change.noise_of_ends((1 - level) / len(rates_of_others))
             changes.append(change)
-            ranks.append(_smallest_ranks(noise))
+            ranks.append(_smaller_ranks(noise))
         bounds = step_down(
             len(changes),
             lambda remaining: _joint_error([ranks[i] for i in remaining], 1 - level),
@@ -507,7 +509,7 @@ class MaxMinInterval:
         return bounds if self.sign > 0 else (-high, -low)
 
 
-def _smallest_ranks(noise_of_ends: list[Floats]) -> Floats:
+def _smaller_ranks(noise_of_ends: list[Floats]) -> Floats:
     """Return the smaller rank of each draw among the noise of both ends, as a share.
 
     Ranks put all ends on one scale, so that each is equally likely to fail.

@@ -63,7 +63,7 @@ class RunRates(NamedTuple):
     noise: CellRates
 
 
-class _Rows(NamedTuple):
+class _DrawnImages(NamedTuple):
     """Images that are drawn together, in the order of their cells.
 
     Attributes:
@@ -79,7 +79,7 @@ class _Rows(NamedTuple):
     scale: Floats
 
 
-class _Cell(NamedTuple):
+class _CellShares(NamedTuple):
     """Shares of answers in a cell with images, and how random weights move them.
 
     Attributes:
@@ -107,7 +107,7 @@ def rates_with_noise(table: AnswerTable, runs: tuple[int, ...]) -> tuple[RunRate
     groups = len(table.groups)
     classes = len(table.targets)
     rows = _group_rows(table, runs)
-    cells = _count_cells(table, rows, len(runs))
+    cells = _cells_with_images(table, rows, len(runs))
     n = np.zeros((groups, classes))
     counted = np.zeros((groups, classes, len(runs), classes))
     smoothed = np.zeros_like(counted)
@@ -127,7 +127,7 @@ def rates_with_noise(table: AnswerTable, runs: tuple[int, ...]) -> tuple[RunRate
     return tuple(map(RunRates, counted_rates, smoothed_rates, noise))
 
 
-def _group_rows(table: AnswerTable, runs: tuple[int, ...]) -> _Rows:
+def _group_rows(table: AnswerTable, runs: tuple[int, ...]) -> _DrawnImages:
     """Return the rows that are drawn, cell by cell.
 
     Images of one cluster share a weight, whichever cells they are in. Independent images with the
@@ -139,7 +139,7 @@ def _group_rows(table: AnswerTable, runs: tuple[int, ...]) -> _Rows:
     if table.clusters is not None:
         order = np.argsort(cell, kind="stable")
         one_image_each = np.ones(len(cell))
-        return _Rows(
+        return _DrawnImages(
             cell[order], table.clusters[order], answers[:, order], one_image_each
         )
     code = cell
@@ -148,10 +148,14 @@ def _group_rows(table: AnswerTable, runs: tuple[int, ...]) -> _Rows:
         _, code = np.unique(pair_codes, return_inverse=True)
     _, first = np.unique(code, return_index=True)
     images = np.bincount(code, table.times)
-    return _Rows(cell[first], np.arange(len(first)), answers[:, first], np.sqrt(images))
+    return _DrawnImages(
+        cell[first], np.arange(len(first)), answers[:, first], np.sqrt(images)
+    )
 
 
-def _count_cells(table: AnswerTable, rows: _Rows, runs: int) -> list[_Cell]:
+def _cells_with_images(
+    table: AnswerTable, rows: _DrawnImages, runs: int
+) -> list[_CellShares]:
     """Return the cells that have images."""
     classes = len(table.targets)
     # The added images are repeated as often as the images of a cell are on average: an audit in
@@ -189,7 +193,9 @@ def _count_cells(table: AnswerTable, rows: _Rows, runs: int) -> list[_Cell]:
         # Without clusters each row has its own weight: a view, which is faster.
         units = rows.unit[of_cell] if is_clustered else of_cell
         cells.append(
-            _Cell(group, target, n, total / n, smoothed, units, moves[:-2], moves[-2:])
+            _CellShares(
+                group, target, n, total / n, smoothed, units, moves[:-2], moves[-2:]
+            )
         )
     return cells
 
@@ -211,7 +217,7 @@ def _added_answers(target: int, runs: int, classes: int) -> Floats:
 
 
 def _draw_noise(
-    rows: _Rows, cells: list[_Cell], n: Floats, runs: int
+    rows: _DrawnImages, cells: list[_CellShares], n: Floats, runs: int
 ) -> list[CellRates]:
     """Return Gaussian noise of the smoothed rates of each run."""
     groups, classes = n.shape
