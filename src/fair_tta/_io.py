@@ -129,7 +129,7 @@ def open_file(path: str | os.PathLike[str], *, pipes: bool = False) -> IO[bytes]
     return open(path, "rb")
 
 
-def points_outside(path: Path, folder: Path) -> bool:
+def points_outside_model(path: Path, folder: Path) -> bool:
     """Return whether a path, with all links followed, lies neither in a folder nor in its blobs.
 
     In the hub's cache the files of a revision, ``models--NAME/snapshots/REVISION``, are links to

@@ -53,6 +53,8 @@ def to_predictions(
         number = getattr(adapted, name)
         if isinstance(number, Tensor):
             on_device[name] = number
+    # Probabilities are [images, classes or values]; flags and numbers, [images], become
+    # [images, 1].
     fetched = fetch_to_cpu(on_device)
 
     # Each of these is {_TARGET or attribute: [images, classes or values]}.

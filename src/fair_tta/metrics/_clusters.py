@@ -101,5 +101,6 @@ def design_effect(values: Floats, clusters: Ints) -> float:
 def student_factor(clusters: int, level: float) -> float:
     """Return the factor of a sample size that makes a normal interval as wide as Student's."""
     tail = (1 + level) / 2
+    # At least one degree of freedom, where all images are of one cluster.
     degrees = max(1, clusters - 1)
     return float(ndtri(tail) / stdtrit(degrees, tail)) ** 2

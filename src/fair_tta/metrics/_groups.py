@@ -208,26 +208,26 @@ def _group_key(cell: tuple[Hashable, ...]) -> Hashable:
 
 
 def rate_estimate(
-    correct: int, n: int, level: float | None, name: str, weight: float = 1.0
+    counted: int, n: int, level: float | None, name: str, weight: float = 1.0
 ) -> Estimate:
     """Return a share of n images with Wilson's interval.
 
     Args:
-        correct: images that are counted.
+        counted: images that count, at most n.
         n: all images.
         level: of the interval; None for none.
         name: of the group, for the reason if there are no images.
         weight: of an image in the interval, see `AnswerTable.effective_weight`.
     """
     # Numbers of numpy become plain ones, as documents have them.
-    correct = int(correct)
+    counted = int(counted)
     n = int(n)
     if n == 0:
         return undefined_estimate(f"no images: {name}")
     if level is None:
-        return Estimate(correct / n, n)
-    low, high = wilson(correct * weight, n * weight, level)
-    return Estimate(correct / n, n, low, high)
+        return Estimate(counted / n, n)
+    low, high = wilson(counted * weight, n * weight, level)
+    return Estimate(counted / n, n, low, high)
 
 
 def share_estimate(
@@ -235,32 +235,32 @@ def share_estimate(
     mask: Mask,
     level: float | None,
     name: str,
-    before: Mask,
-    after: Mask | None = None,
+    is_counted: Mask,
+    is_counted_after: Mask | None = None,
 ) -> Estimate:
-    """Return the share of images that are counted before, or its change if there is an after.
+    """Return the share of images that are counted, or its change to another run.
 
     Args:
         table: of which images.
         mask: ``[images]`` the group.
         level: of the interval; None for none.
         name: of the group, for the reason if there are no images.
-        before: ``[images]`` those that are counted.
-        after: ``[images]`` those that are counted in another run.
+        is_counted: ``[images]``
+        is_counted_after: ``[images]`` the same in the other run; None for the share itself.
     """
     n = int(mask.sum())
-    if after is None:
-        weight = table.effective_weight(mask, before)
-        return rate_estimate(int(before[mask].sum()), n, level, name, weight)
+    if is_counted_after is None:
+        weight = table.effective_weight(mask, is_counted)
+        return rate_estimate(int(is_counted[mask].sum()), n, level, name, weight)
     if n == 0:
         return undefined_estimate(f"no images: {name}")
     # Images that are counted in both runs, or in neither, cancel.
-    losses = int((before & ~after)[mask].sum())
-    gains = int((~before & after)[mask].sum())
+    losses = int((is_counted & ~is_counted_after)[mask].sum())
+    gains = int((~is_counted & is_counted_after)[mask].sum())
     change = (gains - losses) / n
     if level is None:
         return Estimate(change, n)
-    low, high = rate_change_bounds(table, mask, before, after, level)
+    low, high = rate_change_bounds(table, mask, is_counted, is_counted_after, level)
     return Estimate(change, n, low, high)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fair_tta._io import points_outside
+from fair_tta._io import points_outside_model
 from fair_tta.errors import ModelError, suggest_name
 from fair_tta.miniature._model import FOLDER
 from fair_tta.models._open_clip import OpenClipBackend
@@ -206,12 +206,15 @@ def check_sizes(name: str, settings: Any) -> None:
 
 
 def _check_links(name: str, folder: Path) -> None:
-    """Raise `ModelError` if a link leads out of a folder."""
+    """Raise `ModelError` if a link leads out of a folder.
+
+    The blobs of the hub's cache belong to a folder of it.
+    """
     # An installation of this package may consist of links.
     if folder == FOLDER:
         return
     for path in _model_files(folder):
-        if points_outside(path, folder):
+        if points_outside_model(path, folder):
             where = path.relative_to(folder).as_posix()
             _refuse(name, f"{where} is a link that leads out of the folder")
 

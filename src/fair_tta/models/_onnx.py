@@ -14,7 +14,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from fair_tta._io import open_file, points_outside
+from fair_tta._io import open_file, points_outside_model
 from fair_tta.errors import ModelError, check_number, require
 from fair_tta.models._loading import load
 from fair_tta.models._model_lock import computed_once
@@ -197,7 +197,7 @@ def _location_problem(folder: Path, location: str) -> str:
     if "\0" in location:
         return "not a file"
     path = folder / location
-    if points_outside(path, folder):
+    if points_outside_model(path, folder):
         return "outside its folder"
     return "" if path.is_file() else "not a file"
 

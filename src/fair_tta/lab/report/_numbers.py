@@ -57,7 +57,10 @@ class TableCell(NamedTuple):
 
 
 def table_cell(figure: Estimate, signed: bool = False) -> TableCell:
-    """Return what a table prints of a figure."""
+    """Return the texts of a figure in a table.
+
+    A figure that is withheld, as an undefined one always is, has "n/a" and the reason.
+    """
     note = figure.reason or ""
     if figure.is_withheld:
         return TableCell(NOT_AVAILABLE, "", note)

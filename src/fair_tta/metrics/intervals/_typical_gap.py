@@ -200,13 +200,18 @@ class _Moments(NamedTuple):
         return cls(*map(sum, zip(*moments, strict=True)))
 
     @classmethod
-    def _of_block(cls, block: _RateBlock, signs: tuple[int, ...]) -> _Moments:
-        q = np.kron(np.diag(signs), block.form)
+    def _of_block(cls, block: _RateBlock, sign_of_run: tuple[int, ...]) -> _Moments:
+        """Return the moments of ``sum over runs of sign r'Qr``.
+
+        The block is of cells that all have images.
+        """
+        q = np.kron(np.diag(sign_of_run), block.form)
         counted = block.counted.ravel()
         m = block.mean.ravel()
         s = block.covariance.reshape(len(m), len(m))
-        # S is that of rates with two more images than those counted.
-        scale = np.tile(np.sqrt((block.n + 2) / block.n), len(signs))
+        # S is that of rates with two more images than those counted. Only b, the noise of the
+        # counted rates, is scaled back; the other moments are of the smoothed rates.
+        scale = np.tile(np.sqrt((block.n + 2) / block.n), len(sign_of_run))
         qs = q @ s
         qm = q @ m
         sqm = s @ qm
