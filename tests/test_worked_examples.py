@@ -24,7 +24,7 @@ _EXAMPLE = re.compile(
     r"<!-- example: (?P<name>[\w ]+) -->(?P<text>.*?)(?=\n#|\Z)", re.DOTALL
 )
 _BLOCK = re.compile(
-    r"^(?P<instruction>(?:New file|In) `[^\n]*`:)\n\n```python\n(?P<code>.*?)```",
+    r"^(?P<instruction>(?:New file|In) `[^\n]*`:)\n\n```(?:python)?\n(?P<code>.*?)```",
     re.MULTILINE | re.DOTALL,
 )
 EXAMPLES = {match["name"]: match["text"] for match in _EXAMPLE.finditer(PAGE)}
@@ -53,7 +53,7 @@ CONCERNED = {
     ),
     # All families but one of each structure are slow.
     "model family": (
-        ["tests/models/test_transformers_families.py", "-m", "", "-k", "GroupViT"],
+        ["tests/models/test_transformers.py", "-m", "", "-k", "GroupViT"],
         set(),
     ),
 }  # fmt: skip

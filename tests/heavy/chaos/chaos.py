@@ -19,6 +19,10 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+# A script of its own, for which no pytest sets the path.
+sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
+
+# isort: split
 from disturbed import COMMANDS, Disturbed, make_world
 from killing import kill_often
 from scenarios import SCENARIOS

@@ -22,6 +22,10 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+# A script of its own, for which no pytest sets the path.
+sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
+
+# isort: split
 from doors import DOORS
 
 from fair_tta import FairTPTClassifier, miniature
