@@ -15,7 +15,7 @@ from fair_tta.errors import check_count
 
 # Features of 64 views of some four thousand images of a ViT-B/32, in float32.
 CACHE_BYTES = 512 * 2**20
-# Python's own memory for an entry besides its numbers, measured roughly and rounded up.
+# About what Python needs for an entry besides its numbers.
 _ENTRY_BYTES = 1024
 
 

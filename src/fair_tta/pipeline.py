@@ -96,7 +96,8 @@ class FairPipeline:
         self.urls = urls
         self.timeout = timeout
         self.private_urls = private_urls
-        # Passed on to each classifier; one cache, so that images are encoded once for all labels.
+        # Passed on to each classifier. They share one cache, so that its limit of bytes holds for all
+        # of them together.
         self._options = {
             "views": views,
             "seed": seed,
@@ -255,7 +256,7 @@ class FairPipeline:
 
 
 def _check_timeout(timeout: Any) -> float:
-    # Sockets refuse timeouts of more than some decades.
+    # Sockets refuse timeouts of some centuries.
     limit = 1e9
     should = "be a positive number of seconds"
     check_number("timeout", timeout, should, lambda x: 0 < x < limit)

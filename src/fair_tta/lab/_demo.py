@@ -125,7 +125,7 @@ def run_episodes(
     # Loaded once: its prompts' features differ by task, its weights do not.
     backend = resolve("miniature")
     needs_views = any(adapter.needs.views for adapter in methods.values())
-    # Images per unit of work: with 64 views a unit of 256 images would take gigabytes.
+    # Images per unit of work: fewer where each of them has 64 views.
     unit_size = 32 if needs_views else 256
     n_chosen = min(number for number in (images, limit, sample) if number is not None)
     total = n_chosen * len(seeds) * len(tasks)

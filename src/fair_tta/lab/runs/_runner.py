@@ -225,7 +225,7 @@ def _remaining(unit: WorkUnit, rows_by_image: Sequence[QueryRows]) -> WorkUnit |
     all_queries = frozenset(unit.queries)
     missing = tuple(all_queries.difference(rows) for rows in rows_by_image)
     missing_anywhere = frozenset().union(*missing)
-    # In the order of the unit: answers may depend on which methods ran before.
+    # A set has no order: that of the unit is kept.
     queries = tuple(query for query in unit.queries if query in missing_anywhere)
     return replace(unit, queries=queries, missing=missing) if queries else None
 

@@ -25,7 +25,8 @@ from fair_tta.methods.tuning._rates import FixedRate, RatePolicy, check_tuning
 from fair_tta.prompts._context import PromptSet
 from fair_tta.prompts._task import Task
 
-# Strengths are ours: the public code does the same on some datasets without naming its strengths.
+# The number of operations and the largest hole are those of the public code; how strong each
+# operation is, is ours.
 _OPERATIONS_PER_VIEW = 2
 _MAX_HOLE = 0.5  # of the shorter side
 

@@ -27,8 +27,9 @@ from fair_tta.methods.field._clusters import k_means, nearest_centre
 from fair_tta.methods.tuning._weights import check_pixels
 from fair_tta.prompts._task import Task
 
-# As in the public code: singular vectors along which patches are compared, and starts of k-means.
+# As in the public code: singular vectors along which patches are compared.
 _COMPONENTS = 3
+# Of k-means; the best of them counts.
 _STARTS = 10
 NOT_EPISODIC = (
     "not episodic: this answer depends on the images that came with it (queue)"
