@@ -96,8 +96,8 @@ class FairPipeline:
         self.urls = urls
         self.timeout = timeout
         self.private_urls = private_urls
-        # Passed on to each classifier. They share one cache, so that its limit of bytes holds for all
-        # of them together.
+        # Passed on to each classifier. They share one cache, so that its limit of bytes holds for
+        # all of them together.
         self._options = {
             "views": views,
             "seed": seed,
